@@ -33,6 +33,7 @@
 #include <dsflow/rewrite.h>
 #include <dsflow/segment.h>
 #include <dsflow/segments.h>
+#include <dsflow/sparsity.h>
 #include <dsflow/trace.h>
 #include <dsflow/train.h>
 #include <dsflow/wire_format.h>

@@ -27,6 +27,7 @@
 #include <dsflow/optimizer.h>
 #include <dsflow/policy.h>
 #include <dsflow/segment.h>
+#include <dsflow/sparsity.h>
 #include <dsflow/wire_format.h>
 
 DSFLOW_BEGIN_DECLS
@@ -45,6 +46,7 @@ struct dsflow_plugin {
     const struct dsflow_codelet *const *codelets;
     const struct dsflow_optimizer *const *optimizers;
     const struct dsflow_lr_schedule *const *schedules;
+    const struct dsflow_sparsity *const *layouts;
     const struct dsflow_segment *const *segments;
     const struct dsflow_axis *const *axes;
     const struct dsflow_policy *const *policies;

@@ -8,6 +8,7 @@
 #include "policies/policies.h"
 #include "segments/segment.h"
 #include "tasks/components.h"
+#include "tasks/sparsity.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -119,6 +120,11 @@ static void list_formats(const struct dsf_cli_args *args)
                     offsetof(struct dsflow_wire_format, summary));
 }
 
+static void list_layouts(const struct dsf_cli_args *args)
+{
+    list_components(&dsf_sparsities, offsetof(struct dsflow_sparsity, summary));
+}
+
 /* As one writes them in [model]. */
 static void list_segments(const struct dsf_cli_args *args)
 {
@@ -167,10 +173,10 @@ static const struct {
 } lists[] = {
     { "tasks", list_tasks },         { "codelets", list_codelets },
     { "policies", list_policies },   { "optimizers", list_optimizers },
-    { "schedules", list_schedules }, { "segments", list_segments },
-    { "axes", list_axes },           { "formats", list_formats },
-    { "plugins", list_plugins },     { "deepspeed", list_deepspeed },
-    { "keys", NULL /* below */ }
+    { "schedules", list_schedules }, { "layouts", list_layouts },
+    { "segments", list_segments },   { "axes", list_axes },
+    { "formats", list_formats },     { "plugins", list_plugins },
+    { "deepspeed", list_deepspeed }, { "keys", NULL /* below */ }
 };
 
 static int list(const struct dsf_cli_args *args, struct dsflow_err *err)
@@ -185,8 +191,8 @@ static int list(const struct dsf_cli_args *args, struct dsflow_err *err)
         return dsflow_fail(
             err, DSFLOW_EINVAL,
             "list: %.60s: expected tasks, codelets, policies, "
-            "optimizers, schedules, segments, axes, formats, plugins, "
-            "deepspeed or keys",
+            "optimizers, schedules, layouts, segments, axes, formats, "
+            "plugins, deepspeed or keys",
             args->words[0]);
     for (unsigned i = 1; i < args->nwords && status == DSFLOW_OK; i++)
         if (lists[at].print != NULL || dsf_is_library(args->words[i]))

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/notice.h"
 #include "cli/job_flags.h"
+#include "cli/plan_layout.h"
 #include "policies/keys.h"
 #include "sim/plan_report.h"
 #include "tasks/components.h"
@@ -93,8 +94,10 @@ static void warn_large(const struct dsf_session *s)
 /* Flags that exclude each other. */
 static int check_flags(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    static const char *const pairs[][2] = { { "dot", "json" },
-                                            { "trace", "until" } };
+    static const char *const pairs[][2] = {
+        { "dot", "json" },    { "trace", "until" },  { "layout", "dot" },
+        { "layout", "json" }, { "layout", "trace" }, { "layout", "until" }
+    };
 
     for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++)
         if (dsf_flag_value(args, pairs[i][0]) != NULL &&
@@ -128,6 +131,18 @@ static int make(struct dsf_planned *p, const struct dsf_cli_args *args,
                                : status;
 }
 
+/* What the graph would be made from needs no graph. */
+static int show_layout(const struct dsf_cli_args *args, struct dsflow_err *err)
+{
+    struct dsf_planned p = { 0 };
+    int status = dsf_open_job(&p.s, args->words[0], args, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_plan_layout(&p.s, dsf_flag_value(args, "layout"), err);
+    dsf_planned_close(&p);
+    return status;
+}
+
 static int plan(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     const char *trace = dsf_flag_value(args, "trace");
@@ -137,6 +152,8 @@ static int plan(const struct dsf_cli_args *args, struct dsflow_err *err)
     struct dsf_planned p = { 0 };
     int status = check_flags(args, err);
 
+    if (status == DSFLOW_OK && dsf_flag_value(args, "layout") != NULL)
+        return show_layout(args, err);
     if (status == DSFLOW_OK)
         status = make(&p, args, &m, err);
     if (status == DSFLOW_OK)
@@ -162,6 +179,8 @@ static const struct dsf_flag plan_flags[] = {
     { "json", NULL, "the summary as JSON, as in plan.json" },
     { "trace", "FILE", "also the simulated timeline, for dsflow trace FILE" },
     { "until", "POLICY", "the graph as it is after this policy" },
+    { "layout", "[=HEAD]",
+      "only the blocks of [sparse_attention] that a head sees, and how many" },
     { 0 },
 };
 

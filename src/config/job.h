@@ -45,6 +45,28 @@ struct dsf_job_model {
     bool from_run; /* init is a run, whose numbers are filled in: no key */
 };
 
+#define DSF_SPARSE_ATTENTIONS(X)                                               \
+    X(DSF_SPARSE_AUTO, "auto")                                                 \
+    X(DSF_SPARSE_BIDIRECTIONAL, "bidirectional")                               \
+    X(DSF_SPARSE_UNIDIRECTIONAL, "unidirectional")
+enum dsf_sparse_attention { DSF_SPARSE_ATTENTIONS(DSF_CHOICE_VALUE) };
+
+struct dsf_job_sparse { /* [sparse_attention] */
+    char *mode;         /* the name of a layout */
+    int64_t block;      /* tokens */
+    bool different_layout_per_head;
+    int64_t num_local_blocks, num_global_blocks, num_different_global_patterns;
+    bool horizontal_global_attention;
+    int64_t num_random_blocks; /* of a row; -1: auto */
+    struct dsflow_ints local_window_blocks;
+    struct dsflow_ints global_block_indices;
+    struct dsflow_ints global_block_end_indices; /* none: they are no ranges */
+    int64_t num_sliding_window_blocks;
+    int attention; /* enum dsf_sparse_attention */
+    char *layers;  /* config/layer_list.h */
+    int64_t seed;
+};
+
 struct dsf_job_data { /* [data] */
     struct dsflow_strings train; /* files and globs */
     struct dsflow_strings validation_files; /* instead of a share of train */
@@ -171,6 +193,7 @@ struct dsf_job {
     char *path; /* as the user wrote it */
     struct dsf_job_main main;
     struct dsf_job_model model;
+    struct dsf_job_sparse sparse;
     struct dsf_job_data data;
     struct dsf_job_batch batch;
     struct dsf_job_optimizer optimizer;

@@ -121,6 +121,67 @@ static const struct dsflow_option model_options[] = {
     { 0 },
 };
 
+#define SPARSE  struct dsf_job_sparse
+#define MODE    "sparse_attention.mode = "
+#define LAID    "sparse_attention.mode != dense"
+#define LISTED  MODE "variable|bslongformer"
+#define SLIDING MODE "bigbird|bslongformer|local_sliding_window"
+static const char *const attentions[] = { DSF_SPARSE_ATTENTIONS(DSF_CHOICE_NAME)
+                                              NULL };
+static const struct dsflow_option sparse_options[] = {
+    DSFLOW_OPTION_NAME(SPARSE, mode, "\"dense\"", dsf_job_sparsity_name,
+                       "which blocks of keys each block of queries sees; "
+                       "plug-ins bring more. Names and defaults of this table "
+                       "are DeepSpeed's"),
+    DSFLOW_OPTION_INT(SPARSE, block, "16", 16, 128,
+                      "tokens of a block: 16, 32, 64 or 128", LAID),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, SPARSE, different_layout_per_head, "false",
+                     "each head has a layout of its own",
+                     MODE "fixed|variable|bigbird|bslongformer"),
+    DSFLOW_OPTION_INT(SPARSE, num_local_blocks, "4", 1, MANY,
+                      "blocks of a window", MODE "fixed"),
+    DSFLOW_OPTION_INT(SPARSE, num_global_blocks, "1", 1, MANY,
+                      "fixed: blocks of each window that all later rows see; "
+                      "bigbird: first blocks that all rows see",
+                      MODE "fixed|bigbird"),
+    DSFLOW_OPTION_INT(SPARSE, num_different_global_patterns, "1", 1, MANY,
+                      "heads in turn have other global blocks of a window",
+                      MODE "fixed"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, SPARSE, horizontal_global_attention, "false",
+                     "global blocks see all others, too",
+                     MODE "fixed|variable"),
+    DSFLOW_OPTION_AUTO(SPARSE, num_random_blocks, "\"auto\"", 0, MANY,
+                       "random blocks of a row; auto: 1 of bigbird, 0 of "
+                       "variable",
+                       MODE "variable|bigbird"),
+    DSFLOW_OPTION_NUMBER(DSFLOW_INTS, SPARSE, local_window_blocks, "[4]", 1,
+                         MANY, "blocks of each window; the last repeats",
+                         MODE "variable"),
+    DSFLOW_OPTION_NUMBER(DSFLOW_INTS, SPARSE, global_block_indices, "[0]", 0,
+                         MANY, "global blocks, or where ranges of them begin",
+                         LISTED),
+    DSFLOW_OPTION_NUMBER(
+        DSFLOW_INTS, SPARSE, global_block_end_indices, "[]", 0, MANY,
+        "the blocks behind those ranges; []: each is one block", LISTED),
+    DSFLOW_OPTION_INT(SPARSE, num_sliding_window_blocks, "3", 1, MANY,
+                      "blocks of the sliding window, half of them before the "
+                      "row's own",
+                      SLIDING),
+    DSFLOW_OPTION_CHOICE(SPARSE, attention, "\"auto\"", attentions,
+                         "unidirectional: nothing behind the queries; auto: "
+                         "that of local_sliding_window, and bidirectional of "
+                         "the others",
+                         LAID),
+    DSFLOW_OPTION_OF(DSFLOW_STRING, SPARSE, layers, "\"all\"",
+                     "which layers have the layout: \"all\", or numbers and "
+                     "ranges such as \"0-5,8\"",
+                     LAID),
+    DSFLOW_OPTION_INT(SPARSE, seed, "1", 0, 1e9,
+                      "of the random blocks, with the layer and the head",
+                      MODE "variable|bigbird"),
+    { 0 },
+};
+
 #define DATA struct dsf_job_data
 static const struct dsflow_option data_options[] = {
     DSFLOW_OPTION_OF(DSFLOW_STRINGS, DATA, train, "[]",
@@ -401,6 +462,7 @@ static const struct dsflow_option codelets_options[] = {
 static const struct dsf_table tables[] = {
     TABLE("job", main, "the run as a whole"),
     TABLE("model", model, "the transformer"),
+    TABLE("sparse_attention", sparse, "which tokens see which, block by block"),
     TABLE("data", data, "the text"),
     TABLE("batch", batch, "what a step works on"),
     TABLE("optimizer", optimizer, "the update"),

@@ -31,6 +31,8 @@ void dsf_job_add_builtin_tables(void);
 
 /* Names that a value may be (option.h: names), from the lists of higher floors:
  * in tasks/optimizers.c, lr_schedules.c, segments.c, machine/schedulers.c. */
+const char *dsf_job_sparsity_name(const struct dsflow_option *option,
+                                  unsigned i);
 const char *dsf_job_optimizer_name(const struct dsflow_option *option,
                                    unsigned i);
 const char *dsf_job_schedule_name(const struct dsflow_option *option,

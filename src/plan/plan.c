@@ -105,6 +105,12 @@ static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
     int32_t context = plan->model->dims.context;
     int status;
 
+    if (strcmp(job->sparse.mode, "dense") != 0)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "sparse_attention", "mode",
+                            "\"%s\": expected \"dense\": this version shows "
+                            "other layouts (dsflow plan --layout) and computes "
+                            "none of them",
+                            job->sparse.mode);
     plan->sequence = dsf_plan_sequence(job, plan->model);
     if (plan->sequence > context)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "sequence",

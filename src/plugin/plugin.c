@@ -6,6 +6,7 @@
 #include "policies/policies.h"
 #include "segments/segment.h"
 #include "tasks/components.h"
+#include "tasks/sparsity.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,7 +25,7 @@ struct list {
     const void *const *things;
     struct dsf_registry *registry;
 };
-enum { NLISTS = 8 };
+enum { NLISTS = 9 };
 
 static void lists_of(const struct dsflow_plugin *p, struct list lists[NLISTS])
 {
@@ -33,6 +34,7 @@ static void lists_of(const struct dsflow_plugin *p, struct list lists[NLISTS])
         { (const void *const *)p->codelets, &dsf_codelet_kinds },
         { (const void *const *)p->optimizers, &dsf_optimizers },
         { (const void *const *)p->schedules, &dsf_lr_schedules },
+        { (const void *const *)p->layouts, &dsf_sparsities },
         { (const void *const *)p->segments, &dsf_segments },
         { (const void *const *)p->axes, &dsf_axes },
         { (const void *const *)p->policies, &dsf_policies },

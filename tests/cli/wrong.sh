@@ -58,7 +58,7 @@ for range in some 0:3 3:2 11:12; do
     wrong 2 "--trace=$range: expected FIRST:LAST, steps from 1 to 10, or all" run job.toml --trace=$range
 done
 wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, pipeline, replace, precision, compress, zero, collectives, strict, send, offload, priorities" plan job.toml --until zeroo
-wrong 2 "list: things: expected tasks, codelets, policies, optimizers, schedules, segments, axes, formats, plugins, deepspeed or keys" list things
+wrong 2 "list: things: expected tasks, codelets, policies, optimizers, schedules, layouts, segments, axes, formats, plugins, deepspeed or keys" list things
 wrong 2 "checkpoint: burn: expected list, verify, show, export or import" checkpoint burn x
 wrong 2 "none/checkpoints: No such file or directory" checkpoint list none
 wrong 2 "folder: has no checkpoints: expected the output folder of a run" checkpoint list folder
@@ -103,7 +103,7 @@ output_dir job.output
 num_train_epochs job.steps, in updates of the weights
 END
 set_wrong model.lr 1 "model: lr: unknown key; it is optimizer.lr"
-set_wrong optimizer.seed 1 "optimizer: seed: unknown key; it is job.seed or sample.seed"
+set_wrong optimizer.seed 1 "optimizer: seed: unknown key; it is job.seed or sparse_attention.seed or sample.seed"
 set_wrong optimizer.dtype 1 "optimizer: dtype: unknown key; dsflow's is precision.compute"
 set_wrong zero_optimization.stage 2 "[zero_optimization]: unknown table; dsflow's is [zero]"
 set_wrong zero.offload_param.device cpu "[zero.offload_param]: unknown table; dsflow's is offload.params"
