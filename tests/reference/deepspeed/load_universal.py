@@ -10,6 +10,7 @@ import json, os, sys
 import numpy as np
 import torch, deepspeed, transformers
 import torch.multiprocessing as mp
+from safetensors.torch import load_file
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
 
@@ -43,8 +44,9 @@ def work(rank, world, folder, stage, dtype):
     job = json.load(open(f"{folder}/facts.json"))
     torch.manual_seed(1 + rank)
     config = transformers.AutoConfig.from_pretrained(f"{folder}/hf")
+    kind = getattr(transformers, config.architectures[0])  # it is not to be imported within Init
     with deepspeed.zero.Init(config_dict_or_path=settings(job, world, stage, dtype), enabled=stage == 3):
-        net = getattr(transformers, config.architectures[0])(config)
+        net = kind(config)
     groups = [{"params": [p for p in net.parameters() if dims(p) > 1], "weight_decay": job["decay"]},
               {"params": [p for p in net.parameters() if dims(p) < 2], "weight_decay": 0.0}]
     engine, optimizer, _, scheduler = deepspeed.initialize(
@@ -52,8 +54,7 @@ def work(rank, world, folder, stage, dtype):
     path, _ = engine.load_checkpoint(f"{folder}/universal")
     assert path is not None
     tag = open(f"{folder}/universal/latest_universal").read()
-    own = transformers.AutoModelForCausalLM.from_pretrained(f"{folder}/hf", dtype=torch.float32)
-    own = dict(own.named_parameters())
+    own = load_file(f"{folder}/hf/model.safetensors")
     worst, compared = 0.0, 0
     for name, p in engine.module.named_parameters():
         at = f"{folder}/universal/{tag}/zero/{name}"
@@ -62,7 +63,7 @@ def work(rank, world, folder, stage, dtype):
         for state, x in got.items():
             want = torch.load(f"{at}/{state}.pt", weights_only=True)["param"]
             if state == "fp32":
-                assert torch.equal(want, own[name].detach()), name
+                assert torch.equal(want, own[name]), name
             assert x.numel() == want.numel(), (name, state)
             worst = max(worst, (x.flatten() - want.flatten()).abs().max().item())
             compared += 1
