@@ -370,6 +370,13 @@ static void take_zero(struct dsf_ds *x)
     if (stage == 3 && !dsf_ds_is_auto(x, path))
         dsf_ds_set(x, "zero", "keep", path, "\"%lldB\"",
                    (long long)keep * (narrow ? 2 : 4));
+    /* ZeRO++, which is of stage 3 there. */
+    if (stage == 3 && dsf_ds_true(x, Z "zero_quantized_weights", false))
+        dsf_ds_set_text(x, "compress", "params", Z "zero_quantized_weights",
+                        "int8");
+    if (stage == 3 && dsf_ds_true(x, Z "zero_quantized_gradients", false))
+        dsf_ds_set_text(x, "compress", "gradients",
+                        Z "zero_quantized_gradients", "int4");
 }
 
 /* Of its section, or of the key that it had before. */

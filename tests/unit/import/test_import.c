@@ -640,6 +640,28 @@ static void what_is_auto_is_left_open_or_set(void **state)
     dsf_job_fini(&job);
 }
 
+static void formats_on_the_wire_are_those_of_zero_plus_plus(void **state)
+{
+    make("{" BATCH "\"zero_optimization\": {\"stage\": 3, "
+         "\"zero_quantized_weights\": true, "
+         "\"zero_quantized_gradients\": true}}",
+         RANKS(4));
+    assert_line("[compress]\n");
+    assert_line("params = \"int8\" ");
+    assert_line("gradients = \"int4\" ");
+    make("{" BATCH "\"zero_optimization\": {\"stage\": 3, "
+         "\"zero_quantized_weights\": false}}",
+         RANKS(4));
+    assert_null(strstr(did.text, "[compress]"));
+    assert_refused("{" BATCH "\"zero_optimization\": {\"stage\": 3, "
+                   "\"zeropp_loco_param\": {\"err_beta\": 0.8}}}",
+                   RANKS(4),
+                   "ds.json:1: zero_optimization.zeropp_loco_param: "
+                   "errors of [compress] are not carried over to the next "
+                   "step: expected \"enabled\": false; --drop "
+                   "zero_optimization.zeropp_loco_param goes on without it");
+}
+
 static void any_number_of_files_may_be_named(void **state)
 {
     static const char name[] = "a-folder-of-texts/with-a-long-name/part.txt";
@@ -753,6 +775,7 @@ int main(void)
         cmocka_unit_test(types_are_those_asked_for),
         cmocka_unit_test(memories_are_those_asked_for),
         cmocka_unit_test(what_is_auto_is_left_open_or_set),
+        cmocka_unit_test(formats_on_the_wire_are_those_of_zero_plus_plus),
         cmocka_unit_test(any_number_of_files_may_be_named),
         cmocka_unit_test(what_cannot_be_had_is_all_named_or_dropped),
         cmocka_unit_test(a_section_is_an_object),
