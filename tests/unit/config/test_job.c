@@ -234,7 +234,8 @@ static void names_of_others_are_known(void **state)
     assert_string_equal(m.s, "dsflow's is model.width");
     assert_string_equal(dsf_meant("Micro-Batch-Size").s,
                         "dsflow's is batch.micro");
-    assert_string_equal(dsf_meant("momentum").s, "it is optimizer.momentum");
+    assert_string_equal(dsf_meant("momentum").s,
+                        "it is optimizer.momentum or muon.momentum");
     assert_string_equal(dsf_meant("depth").s, "it is memory.nvme.depth");
     assert_string_equal(dsf_meant("hidden_sizes").s, "");
     assert_string_equal(dsf_meant("").s, "");
