@@ -11,6 +11,8 @@ train = "text.txt"
 validation = 0
 [batch]
 sequences = 12
+[optimizer]
+lr = 0.001
 EOF2
 
 # The args in the files say what the model is. Weights, moments and step are taken

@@ -53,7 +53,7 @@ keys() {
 }
 keys "optimizer.lr " lr
 keys "optimizer.lr " optimizer.lr
-keys "job.seed sample.seed " seed
+keys "job.seed sparse_attention.seed sample.seed " seed
 keys "recompute.what recompute.layers " recompute
 keys "optimizer.eps zero.stage " zero.stage eps
 keys "memory.device memory.host " memory
