@@ -68,6 +68,31 @@ static int read_all(int fd, const char *path, char *to, size_t room, size_t *n,
     return DSFLOW_OK;
 }
 
+int dsf_file_read(int fd, const char *path, int64_t bytes, int64_t at, void *to,
+                  size_t n, struct dsflow_err *err)
+{
+    char *into = to;
+
+    while (n > 0) {
+        ssize_t some = pread(fd, into, n, at);
+
+        if (some < 0 && errno == EINTR)
+            continue;
+        if (some < 0)
+            return dsflow_fail(err, DSFLOW_EIO, "%s: cannot be read: %m", path);
+        if (some == 0)
+            return dsflow_fail(
+                err, DSFLOW_EIO,
+                "%s: ends at byte %lld, and had %lld when it was "
+                "opened",
+                path, (long long)at, (long long)bytes);
+        into += some;
+        at += some;
+        n -= (size_t)some;
+    }
+    return DSFLOW_OK;
+}
+
 int dsf_file_load(const char *path, int64_t most, char **text, size_t *n,
                   struct dsflow_err *err)
 {

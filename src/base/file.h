@@ -12,6 +12,11 @@
 int dsf_file_open(const char *path, int *fd, int64_t *bytes,
                   struct dsflow_err *err);
 
+/* `n` bytes of it from byte `at` on, of which it had `bytes` when it was opened.
+ * Error: DSFLOW_EIO. */
+int dsf_file_read(int fd, const char *path, int64_t bytes, int64_t at, void *to,
+                  size_t n, struct dsflow_err *err);
+
 /* A whole file of at most `most` bytes, ended with a NUL that is not counted;
  * free it. */
 int dsf_file_load(const char *path, int64_t most, char **text, size_t *n,

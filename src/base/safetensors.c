@@ -74,26 +74,7 @@ static int open_file(struct dsf_st_file *f, struct dsflow_err *err)
 static int read_at(const struct dsf_st_file *f, int64_t at, void *to,
                    size_t bytes, struct dsflow_err *err)
 {
-    char *into = to;
-
-    while (bytes > 0) {
-        ssize_t n = pread(f->fd, into, bytes, at);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return dsflow_fail(err, DSFLOW_EIO, "%s: cannot be read: %m",
-                               f->path);
-        if (n == 0)
-            return dsflow_fail(err, DSFLOW_EIO,
-                               "%s: ends at byte %lld, and had %zu when it was "
-                               "opened",
-                               f->path, (long long)at, f->bytes);
-        into += n;
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return DSFLOW_OK;
+    return dsf_file_read(f->fd, f->path, (int64_t)f->bytes, at, to, bytes, err);
 }
 
 static int damaged(const struct dsf_st_file *f, const char *tensor,

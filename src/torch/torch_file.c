@@ -6,7 +6,6 @@
 #include "base/file.h"
 
 #include <endian.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,27 +21,7 @@ static const unsigned char magic[] = { 0x80, 2,    0x8a, 10,   0x6c,
 int dsf_torch_read_file(const struct dsf_torch_file *f, int64_t at, void *to,
                         size_t bytes, struct dsflow_err *err)
 {
-    char *into = to;
-
-    while (bytes > 0) {
-        ssize_t n = pread(f->fd, into, bytes, at);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return dsflow_fail(err, DSFLOW_EIO, "%s: cannot be read: %m",
-                               f->path);
-        if (n == 0)
-            return dsflow_fail(
-                err, DSFLOW_EIO,
-                "%s: ends at byte %lld, and had %lld when it was "
-                "opened",
-                f->path, (long long)at, (long long)f->bytes);
-        into += n;
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return DSFLOW_OK;
+    return dsf_file_read(f->fd, f->path, f->bytes, at, to, bytes, err);
 }
 
 const char *dsf_torch_path(const struct dsf_torch_file *file)
