@@ -14,8 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const struct dsf_key_place *find_place(const struct dsf_job *job,
-                                          const char *table, const char *key)
+static const struct dsf_key_place *
+find_place(const struct dsf_job *job, const char *table, const char *key)
 {
     for (size_t i = job->where->n; i-- > 0;)
         if (strcmp(job->where->v[i].table, table) == 0 &&
@@ -54,7 +54,7 @@ static void add_place(struct dsf_job *job, const char *table, const char *key,
 
     dsf_grow(&w->v, &w->cap, w->n + 1, sizeof(*w->v));
     w->v[w->n++] = (struct dsf_key_place){ dsf_xstrdup(table), dsf_xstrdup(key),
-                                       text, dsf_xstrdup(value) };
+                                           text, dsf_xstrdup(value) };
 }
 
 /* The elements of table.key are gone. */
@@ -144,8 +144,19 @@ static int set_key(struct dsf_job *job, const char *place, enum dsf_said said,
     return status;
 }
 
-/* Parse "name = value", with a bare word taken as a string. */
-static int parse_value(const char *value, struct dsf_toml *toml)
+/* Is the key of the table `table` a string, one of these or any? */
+static bool takes_string(const char *table, const char *key)
+{
+    const struct dsf_table *t = dsf_job_find_table(table);
+    const struct dsflow_option *o =
+        t != NULL ? dsf_option_find(t->options, key) : NULL;
+
+    return o != NULL && (o->type == DSFLOW_STRING || o->type == DSFLOW_CHOICE);
+}
+
+/* Parse "name = value", with a bare word taken as a string, and with anything
+ * without quotes, as 3 or true, where the key is a string. */
+static int parse_value(const char *value, bool string, struct dsf_toml *toml)
 {
     char *text = dsf_xasprintf("x = %s", value);
     int status = strchr(value, '\n') != NULL
@@ -153,7 +164,8 @@ static int parse_value(const char *value, struct dsf_toml *toml)
                      : dsf_toml_parse(text, strlen(text), "", toml, NULL);
 
     free(text);
-    if (status == DSFLOW_OK && toml->n == 1)
+    if (status == DSFLOW_OK && toml->n == 1 &&
+        (!string || toml->v[0].value.type == DSF_TOML_STRING))
         return DSFLOW_OK;
     dsf_toml_fini(toml);
     dsf_grow(&toml->v, &toml->cap, 1, sizeof(*toml->v));
@@ -173,29 +185,32 @@ int dsf_job_set(struct dsf_job *job, const char *set, enum dsf_said said,
                 struct dsflow_err *err)
 {
     const char *equals = strchr(set, '=');
-    const char *dot = equals != NULL ? memrchr(set, '.', (size_t)(equals - set))
-                                     : NULL;
+    const char *dot =
+        equals != NULL ? memrchr(set, '.', (size_t)(equals - set)) : NULL;
     struct dsf_toml toml = { 0 };
     struct dsf_toml_entry *e;
+    char *table, *key;
     int status;
 
     if (dot == NULL || dot == set || dot + 1 == equals) {
-        char *key = dsf_xstrndup(set, strcspn(set, "="));
-        struct dsf_meant m = dsf_meant(key);
+        struct dsf_meant m;
+
+        key = dsf_xstrndup(set, strcspn(set, "="));
+        m = dsf_meant(key);
 
         free(key);
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "--set %.100s: expected table.key=value%s%s", set,
                            m.s[0] != '\0' ? "; " : "", m.s);
     }
-    status = parse_value(equals + 1, &toml);
-    if (status < 0)
-        return status;
+    table = dsf_xstrndup(set, (size_t)(dot - set));
+    key = dsf_xstrndup(dot + 1, (size_t)(equals - dot - 1));
+    parse_value(equals + 1, takes_string(table, key), &toml);
     e = &toml.v[0];
     free(e->table);
     free(e->key);
-    e->table = dsf_xstrndup(set, (size_t)(dot - set));
-    e->key = dsf_xstrndup(dot + 1, (size_t)(equals - dot - 1));
+    e->table = table;
+    e->key = key;
     status =
         set_key(job, said == DSF_GIVEN ? "--set" : job->path, said, e, err);
     dsf_toml_fini(&toml);

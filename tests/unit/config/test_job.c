@@ -49,14 +49,21 @@ static void an_override_comes_last_and_a_bare_word_is_a_string(void **state)
     static const char *const sets[] = { "optimizer.kind=lion",
                                         "job.steps=7", "job.steps=9",
                                         "data.train=[\"z\"]",
-                                        "job.output=/tmp/a b" };
+                                        "job.output=/tmp/a b",
+                                        "job.name=7", "sparse_attention.layers=03",
+                                        "data.tokenizer=\"true\"",
+                                        "sample.prompt=true" };
     struct dsf_job job;
 
-    read_it(&job, text, sets, 5);
+    read_it(&job, text, sets, 9);
     assert_string_equal(job.optimizer.kind, "lion");
     assert_int_equal(job.main.steps, 9);
     assert_int_equal(job.data.train.n, 1);
     assert_string_equal(job.main.output, "/tmp/a b");
+    assert_string_equal(job.main.name, "7");
+    assert_string_equal(job.data.tokenizer, "true");
+    assert_string_equal(job.sparse.layers, "03");
+    assert_string_equal(job.sample.prompt, "true");
     dsf_job_fini(&job);
 }
 
