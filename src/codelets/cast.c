@@ -10,33 +10,32 @@
 
 _Static_assert(DSF_PACK_BLOCK == DSFLOW_BLOCK_ELEMS, "one size of blocks");
 
-/* Numbers of a buffer from some element on. Of int8_block, codes stand behind
- * the scales of all blocks. */
-struct place {
-    void *numbers; /* or scales */
-    uint8_t *codes;
-};
-
 static size_t scales_bytes(int64_t n)
 {
     return dsflow_dtype_bytes(DSFLOW_INT8_BLOCK, n) - (size_t)n;
 }
 
-static struct place place_of(const struct dsflow_buf *buf, int64_t at,
-                             int64_t packed)
+struct dsf_packed dsf_packed_at(enum dsflow_dtype dtype, void *packed,
+                                int64_t elems, int64_t at)
 {
-    uint8_t *v = buf->ptr;
+    uint8_t *v = packed;
 
-    if (packed == 0)
-        packed = buf->elems;
-    if (buf->dtype == DSFLOW_INT8_BLOCK)
-        return (struct place){ v + scales_bytes(at),
-                               v + scales_bytes(packed) + at };
-    return (struct place){ v + dsflow_dtype_bytes(buf->dtype, at), NULL };
+    if (dtype == DSFLOW_INT8_BLOCK)
+        return (struct dsf_packed){ v + scales_bytes(at),
+                                    v + scales_bytes(elems) + at };
+    return (struct dsf_packed){ v + dsflow_dtype_bytes(dtype, at), NULL };
 }
 
-static void pack(enum dsflow_dtype dtype, const struct dsf_rounding *r,
-                 const float *whole, struct place to, size_t n)
+/* Of a buffer that has room for more than `packed` numbers; 0: for as many. */
+static struct dsf_packed place_of(const struct dsflow_buf *buf, int64_t at,
+                                  int64_t packed)
+{
+    return dsf_packed_at(buf->dtype, buf->ptr,
+                         packed == 0 ? buf->elems : packed, at);
+}
+
+void dsf_pack_at(enum dsflow_dtype dtype, const struct dsf_rounding *r,
+                 const float *whole, struct dsf_packed to, size_t n)
 {
     if (dtype == DSFLOW_BF16)
         dsf_pack16(r, whole, to.numbers, n);
@@ -46,8 +45,8 @@ static void pack(enum dsflow_dtype dtype, const struct dsf_rounding *r,
         memcpy(to.numbers, whole, n * sizeof(*whole));
 }
 
-static void unpack(enum dsflow_dtype dtype, struct place from, float *whole,
-                   size_t n)
+void dsf_unpack_at(enum dsflow_dtype dtype, struct dsf_packed from,
+                   float *whole, size_t n)
 {
     if (dtype == DSFLOW_BF16)
         dsf_unpack16(from.numbers, whole, n);
@@ -60,22 +59,20 @@ static void unpack(enum dsflow_dtype dtype, struct place from, float *whole,
 void dsf_pack(enum dsflow_dtype dtype, const struct dsf_rounding *r,
               const float *whole, void *packed, size_t n)
 {
-    struct dsflow_buf all = { packed, 0, (int64_t)n, dtype };
-
-    pack(dtype, r, whole, place_of(&all, 0, 0), n);
+    dsf_pack_at(dtype, r, whole, dsf_packed_at(dtype, packed, (int64_t)n, 0),
+                n);
 }
 
 void dsf_unpack(enum dsflow_dtype dtype, const void *packed, float *whole,
                 size_t n)
 {
-    struct dsflow_buf all = { (void *)packed, 0, (int64_t)n, dtype };
-
-    unpack(dtype, place_of(&all, 0, 0), whole, n);
+    dsf_unpack_at(dtype, dsf_packed_at(dtype, (void *)packed, (int64_t)n, 0),
+                  whole, n);
 }
 
 /* fp32 into the nearest number of another type. */
-static void narrow(enum dsflow_dtype dtype, const float *in, struct place out,
-                   size_t n)
+static void narrow(enum dsflow_dtype dtype, const float *in,
+                   struct dsf_packed out, size_t n)
 {
     const struct dsf_rounding nearest = { .nearest = 1 };
     double *wide = out.numbers;
@@ -83,13 +80,13 @@ static void narrow(enum dsflow_dtype dtype, const float *in, struct place out,
     if (dsf_is_narrow(dtype))
         dsf_narrow(dtype)->narrow(in, n, NULL, out.numbers, n, 1, n);
     else if (dtype == DSFLOW_INT8_BLOCK)
-        pack(dtype, &nearest, in, out, n);
+        dsf_pack_at(dtype, &nearest, in, out, n);
     for (size_t i = 0; i < n && dtype == DSFLOW_FP64; i++)
         wide[i] = (double)in[i];
 }
 
 /* Another type into fp32; only fp64 has numbers that must be rounded. */
-static void widen(enum dsflow_dtype dtype, struct place in, float *out,
+static void widen(enum dsflow_dtype dtype, struct dsf_packed in, float *out,
                   size_t n)
 {
     const double *wide = in.numbers;
@@ -97,7 +94,7 @@ static void widen(enum dsflow_dtype dtype, struct place in, float *out,
     if (dsf_is_narrow(dtype))
         dsf_narrow(dtype)->widen(in.numbers, out, n);
     else if (dtype == DSFLOW_INT8_BLOCK)
-        unpack(dtype, in, out, n);
+        dsf_unpack_at(dtype, in, out, n);
     for (size_t i = 0; i < n && dtype == DSFLOW_FP64; i++)
         out[i] = (float)wide[i];
 }
@@ -119,14 +116,15 @@ static void cast_cpu(const struct dsflow_call *call)
     const struct dsf_cast_args *a = call->args;
     const enum dsflow_dtype from = call->bufs[0].dtype;
     const enum dsflow_dtype to = call->bufs[1].dtype;
-    const struct place in = place_of(&call->bufs[0], a->in_at, a->packed);
-    const struct place out = place_of(&call->bufs[1], a->out_at, a->packed);
+    const struct dsf_packed in = place_of(&call->bufs[0], a->in_at, a->packed);
+    const struct dsf_packed out =
+        place_of(&call->bufs[1], a->out_at, a->packed);
     const size_t n = (size_t)a->elems;
 
     if (a->rounding == DSF_ROUND_STOCHASTIC) {
         struct dsf_rounding r = rounding_of(a, call->bufs[2].ptr);
 
-        pack(to, &r, in.numbers, out, n);
+        dsf_pack_at(to, &r, in.numbers, out, n);
     } else if (from == DSFLOW_FP32)
         narrow(to, in.numbers, out, n);
     else

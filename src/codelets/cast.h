@@ -13,4 +13,20 @@ void dsf_pack(enum dsflow_dtype dtype, const struct dsf_rounding *r,
 void dsf_unpack(enum dsflow_dtype dtype, const void *packed, float *whole,
                 size_t n);
 
+/* Packed numbers from some element on. Of int8_block, codes stand behind the
+ * scales of all blocks. */
+struct dsf_packed {
+    void *numbers; /* or scales */
+    uint8_t *codes;
+};
+
+/* From number `at` on of `elems` at `packed`: of int8_block, the first of a
+ * block. */
+struct dsf_packed dsf_packed_at(enum dsflow_dtype dtype, void *packed,
+                                int64_t elems, int64_t at);
+void dsf_pack_at(enum dsflow_dtype dtype, const struct dsf_rounding *r,
+                 const float *whole, struct dsf_packed to, size_t n);
+void dsf_unpack_at(enum dsflow_dtype dtype, struct dsf_packed from,
+                   float *whole, size_t n);
+
 #endif

@@ -3,10 +3,12 @@
 
 #include "base/alloc.h"
 #include "base/random.h"
+#include "codelets/cast.h"
 #include "tasks/tasks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A coding, and how many numbers the unit has. */
 static struct dsf_coding any_coding(uint64_t *state, int64_t *elems)
@@ -81,6 +83,29 @@ static unsigned make_add_recoded(uint64_t *state, struct dsflow_shape *shapes,
     return n;
 }
 
+static unsigned make_feed_back(uint64_t *state, struct dsflow_shape *shapes,
+                               struct dsf_feed_back_args *a)
+{
+    static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_INT8_BLOCK };
+    int64_t unit;
+
+    a->coding = any_coding(state, &unit);
+    unit = dsf_feed_back_step(a) * dsf_any(state, 1, 4);
+    a->coding.coded =
+        a->coding.block * dsf_any(state, 0, (int32_t)(unit / a->coding.block));
+    a->at = dsf_feed_back_step(a) * dsf_any(state, 0, 2);
+    a->elems = unit;
+    a->grad_at = 16 * dsf_any(state, 0, 3);
+    a->error_at = DSFLOW_BLOCK_ELEMS * dsf_any(state, 0, 2);
+    a->reset = dsf_any(state, 0, 3);
+    a->beta = dsf_any(state, 0, 4) / 4.0;
+    shapes[0] = dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
+    shapes[1] = floats(a->grad_at + a->elems);
+    shapes[2] =
+        dsflow_shape_of(types[dsf_any(state, 0, 1)], a->error_at + a->elems);
+    return 3;
+}
+
 static unsigned make_compress(uint64_t *state, struct dsflow_shape *shapes,
                               struct dsf_compress_args *a)
 {
@@ -145,6 +170,8 @@ static int make_case(const struct dsflow_op *op, uint64_t seed,
         *n = make_recode(&state, shapes, args);
     else if (op == &dsf_op_add_recoded)
         *n = make_add_recoded(&state, shapes, args);
+    else if (op == &dsf_op_feed_back)
+        *n = make_feed_back(&state, shapes, args);
     else if (op == &dsf_op_compress)
         *n = make_compress(&state, shapes, args);
     else if (op == &dsf_op_add_compressed)
@@ -168,6 +195,34 @@ static void fill_packed(const struct dsf_coding *c, uint64_t *state, int64_t at,
     free(v);
 }
 
+/* Of feed_back: a step that begins anew or not, and errors of its type. */
+static int fill_feed_back(uint64_t seed, unsigned port, void *data,
+                          int64_t elems)
+{
+    const struct dsf_rounding nearest = { .nearest = 1 };
+    uint64_t state = seed, of = seed;
+    struct dsflow_shape shapes[3];
+    struct dsf_feed_back_args a = { 0 };
+    float *v;
+
+    make_feed_back(&of, shapes, &a);
+    if (port == 0) {
+        memset(data, 0, shapes[0].bytes);
+        *(struct dsflow_control *)data = (struct dsflow_control){
+            .step = dsf_any(&state, 1, 6),
+            .loss_scale = dsf_any(&state, 0, 1) ? 1 : 1024,
+        };
+    }
+    if (port != 2)
+        return port == 0;
+    v = dsf_xcalloc((size_t)elems, sizeof(*v));
+    for (int64_t i = 0; i < elems; i++)
+        v[i] = (float)dsf_random_normal(&state);
+    dsf_pack(shapes[2].dtype, &nearest, v, data, (size_t)elems);
+    free(v);
+    return 1;
+}
+
 static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
                      void *data, int64_t elems, const void *args)
 {
@@ -176,6 +231,8 @@ static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
     uint64_t state = seed + 31 * port;
     int64_t unit = 0;
 
+    if (op == &dsf_op_feed_back)
+        return fill_feed_back(seed, port, data, elems);
     if (port == 0 || (op != &dsf_op_add_compressed && op != &dsf_op_decompress))
         return 0;
     if (op == &dsf_op_decompress) {

@@ -353,6 +353,18 @@ static void take_precision(struct dsf_ds *x)
 
 /* --- ZeRO and memories ---------------------------------------------------- */
 
+/* Errors of gradients, which are in 8 bits there. */
+#define LOCO Z "zeropp_loco_param"
+static void take_errors(struct dsf_ds *x)
+{
+    if (dsf_ds_get(x, LOCO) == NULL)
+        return;
+    dsf_ds_set_text(x, "compress", "error", LOCO, "int8");
+    dsf_ds_take_number(x, "compress", "error_beta", LOCO ".err_beta", 0.8);
+    dsf_ds_set(x, "compress", "error_reset", LOCO ".reset_T", "%lld",
+               (long long)dsf_ds_whole(x, LOCO ".reset_T", 1024));
+}
+
 static void take_zero(struct dsf_ds *x)
 {
     int64_t stage = dsf_ds_whole(x, Z "stage", 0);
@@ -374,9 +386,11 @@ static void take_zero(struct dsf_ds *x)
     if (stage == 3 && dsf_ds_true(x, Z "zero_quantized_weights", false))
         dsf_ds_set_text(x, "compress", "params", Z "zero_quantized_weights",
                         "int8");
-    if (stage == 3 && dsf_ds_true(x, Z "zero_quantized_gradients", false))
+    if (stage == 3 && dsf_ds_true(x, Z "zero_quantized_gradients", false)) {
         dsf_ds_set_text(x, "compress", "gradients",
                         Z "zero_quantized_gradients", "int4");
+        take_errors(x);
+    }
 }
 
 /* Of its section, or of the key that it had before. */

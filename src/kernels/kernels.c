@@ -288,3 +288,15 @@ void dsf_wire4_decode(size_t block, const uint8_t *in, float *out, size_t n)
 {
     dsf_loops()->wire4_decode(block, in, out, n);
 }
+
+void dsf_error_add(const struct dsf_error_step *s, const float *error, float *x,
+                   size_t n)
+{
+    dsf_loops()->error_add(s, error, x, n);
+}
+
+void dsf_error_keep(const struct dsf_error_step *s, const float *x,
+                    const float *sent, float *error, size_t n)
+{
+    dsf_loops()->error_keep(s, x, sent, error, n);
+}

@@ -7,6 +7,7 @@
 #define DSF_KERNELS_LOOPS_H
 
 #include "kernels/narrow.h"
+#include "kernels/wire_blocks.h"
 
 struct dsf_loops {
     const char *isa;
@@ -81,6 +82,11 @@ struct dsf_loops {
     void (*wire8_decode)(size_t block, const uint8_t *in, float *out, size_t n);
     void (*wire4_encode)(size_t block, const float *in, uint8_t *out, size_t n);
     void (*wire4_decode)(size_t block, const uint8_t *in, float *out, size_t n);
+
+    void (*error_add)(const struct dsf_error_step *s, const float *error,
+                      float *x, size_t n);
+    void (*error_keep)(const struct dsf_error_step *s, const float *x,
+                       const float *sent, float *error, size_t n);
 
     void (*row_product)(const float *x, const float *w, size_t n, size_t k,
                         float beta, float *y);

@@ -83,6 +83,8 @@ const struct dsf_loops DSF_LOOPS = {
     .wire8_decode = wire8_decode,
     .wire4_encode = wire4_encode,
     .wire4_decode = wire4_decode,
+    .error_add = error_add,
+    .error_keep = error_keep,
     .row_product = row_product,
     .narrow = { &loops_bf16, &loops_fp16 },
 };

@@ -37,4 +37,16 @@ void dsf_wire8_decode(size_t block, const uint8_t *in, float *out, size_t n);
 void dsf_wire4_encode(size_t block, const float *in, uint8_t *out, size_t n);
 void dsf_wire4_decode(size_t block, const uint8_t *in, float *out, size_t n);
 
+/* Errors that are carried over. x = x + scale error, of gradients that are
+ * `scale` times as large as errors. */
+struct dsf_error_step {
+    float beta, rest, scale; /* rest = 1 - beta */
+};
+void dsf_error_add(const struct dsf_error_step *s, const float *error, float *x,
+                   size_t n);
+/* error = beta error + rest (x - sent) / scale, or as it was where that is not
+ * finite. */
+void dsf_error_keep(const struct dsf_error_step *s, const float *x,
+                    const float *sent, float *error, size_t n);
+
 #endif

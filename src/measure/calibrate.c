@@ -83,12 +83,13 @@ static void write_job(const struct shape *s, enum dsflow_dtype type, char *text,
              "[mesh]\ndata = %d\npipeline = %d\ntensor = %d\n"
              "[zero]\nstage = %d\n"
              "[precision]\ncompute = \"%s\"\n"
-             "[compress]\ngradients = \"%s\"\nparams = \"%s\"\n",
+             "[compress]\ngradients = \"%s\"\nparams = \"%s\"\n"
+             "error = \"%s\"\n",
              s->family, s->layers, s->heads, s->width, s->sequence, s->vocab,
              s->sequences, s->micro, s->data > groups ? s->data : groups,
              s->optimizer, s->data, s->pipeline, s->tensor, s->zero,
              dsflow_dtype_str(type), s->coded ? "int8" : "none",
-             s->coded ? "int8" : "none");
+             s->coded ? "int8" : "none", s->coded ? "int8" : "none");
 }
 
 /* Any tokens do. */

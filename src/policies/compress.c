@@ -9,6 +9,10 @@
  * which the optimizer works on, and a copy, `recode`d behind each update; the
  * program `prepare` makes all copies.
  *
+ * What coding takes from the gradient of a group may be carried over to that of
+ * the next step: an error for each group and unit, which `reference` makes,
+ * with the tasks `feed_back`. Here it is said that they are kept.
+ *
  * Where several data ranks share these, the policy `zero` divides both kinds of
  * task: each rank codes what it has, and those that need it decode it. So jobs
  * of equal groups have the same bits on any mesh.
@@ -75,6 +79,76 @@ bool dsf_compress_param(const struct dsf_job *job, const struct dsf_unit *unit,
 {
     return code(job, dsf_compress_keys(job)->params, unit, cut, matrices,
                 coding);
+}
+
+/* --- errors --------------------------------------------------------------- */
+
+bool dsf_carries_errors(const struct dsf_job *job)
+{
+    return dsf_compresses_gradients(job) &&
+           dsf_compress_keys(job)->error != DSF_ERROR_NONE;
+}
+
+enum dsflow_dtype dsf_error_type(const struct dsf_job *job)
+{
+    return dsf_compress_keys(job)->error == DSF_ERROR_INT8 ? DSFLOW_INT8_BLOCK
+                                                           : DSFLOW_FP32;
+}
+
+#define ERROR_OF "error."
+
+/* "error.3of8": another number of groups has other errors. */
+struct error_name {
+    char s[40];
+};
+static struct error_name name_error(const struct dsflow_plan *plan,
+                                    int32_t group)
+{
+    struct error_name name;
+
+    snprintf(name.s, sizeof(name.s), ERROR_OF "%dof%d", (int)group,
+             (int)plan->groups);
+    return name;
+}
+
+uint16_t dsf_error_kept(const struct dsflow_plan *plan, int32_t group)
+{
+    return dsflow_plan_kept(plan, name_error(plan, group).s);
+}
+
+static bool is_error(const struct dsflow_kept *kept)
+{
+    return kept->kind == DSFLOW_KEPT_TENSORS &&
+           strncmp(kept->name, ERROR_OF, strlen(ERROR_OF)) == 0;
+}
+
+/* They follow each other. */
+int32_t dsf_error_group(const struct dsflow_plan *plan, uint16_t kept)
+{
+    if (kept == 0 || kept > plan->kept.n || !is_error(&plan->kept.v[kept - 1]))
+        return -1;
+    return kept - dsf_error_kept(plan, 0);
+}
+
+bool dsf_unit_keeps(const struct dsf_job *job, const struct dsf_unit *unit,
+                    const struct dsflow_kept *kept)
+{
+    struct dsf_coding coding;
+
+    return !is_error(kept) || dsf_compress_gradient(job, unit, &coding);
+}
+
+static int keep_errors(struct dsflow_plan *plan, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (int32_t i = 0; i < plan->groups && status == DSFLOW_OK; i++)
+        status = dsflow_plan_keep(plan,
+                                  &DSFLOW_KEPT(.name = name_error(plan, i).s,
+                                               .kind = DSFLOW_KEPT_TENSORS,
+                                               .dtype = DSFLOW_FP32),
+                                  err);
+    return status;
 }
 
 /* --- masters and copies --------------------------------------------------- */
@@ -259,6 +333,8 @@ static int refuse(const struct dsflow_plan *plan, const char *key,
                         "%s: expected %s", value, expected);
 }
 
+static const char *const error_names[] = { DSF_ERRORS(DSF_CHOICE_NAME) NULL };
+
 static int compress_decide(void *part, struct dsflow_plan *plan,
                            struct dsflow_err *err)
 {
@@ -280,7 +356,15 @@ static int compress_decide(void *part, struct dsflow_plan *plan,
                       "none where precision.master is false, as masters have "
                       "to stay exact",
                       err);
-    return DSFLOW_OK;
+    if (!dsf_carries_errors(plan->job))
+        return DSFLOW_OK;
+    if (plan->reduce_micro && plan->model->tied)
+        return refuse(
+            plan, "error", error_names[keys->error],
+            "none where zero.reduce is micro and the head is tied, as "
+            "its gradients are then sent apart",
+            err);
+    return keep_errors(plan, err);
 }
 
 static const char *format_name(const struct dsflow_option *option, unsigned i)
@@ -293,6 +377,8 @@ static const char *format_name(const struct dsflow_option *option, unsigned i)
 
 #define COMPRESS struct dsf_compress_keys
 #define SENT     "compress.gradients != none or compress.params != none"
+#define CODED    "compress.gradients != none"
+#define CARRIED  "compress.gradients != none and compress.error != none"
 static const struct dsflow_option compress_options[] = {
     DSFLOW_OPTION_NAME(COMPRESS, gradients, "\"none\"", format_name,
                        "the format in which data ranks send each other the "
@@ -313,6 +399,20 @@ static const struct dsflow_option compress_options[] = {
                      "units up to this size are sent as they are; vectors "
                      "always are",
                      SENT),
+    DSFLOW_OPTION_CHOICE(
+        COMPRESS, error, "\"none\"", error_names,
+        "whether what coding takes from a gradient is added to "
+        "that of the next step, and what these errors are kept "
+        "as: fp32 (4 bytes for each parameter and group of "
+        "micro-batches), or int8 (about 1)",
+        CODED),
+    DSFLOW_OPTION_FLOAT(COMPRESS, error_beta, "0.8", 0, 1,
+                        "how much of an error is that of the step before",
+                        CARRIED),
+    DSFLOW_OPTION_INT(COMPRESS, error_reset, "1024", 0, INT32_MAX,
+                      "errors begin as zeroes again after so many steps; 0: "
+                      "never",
+                      CARRIED),
     { 0 },
 };
 

@@ -7,12 +7,18 @@
 
 #include "config/job.h"
 #include "model/model.h"
+#include "plan/plan.h"
 #include "tasks/coding.h"
 
 /* Are gradients of the unit sent in another format, and how? */
 bool dsf_compress_gradient(const struct dsf_job *job,
                            const struct dsf_unit *unit,
                            struct dsf_coding *coding);
+
+/* What is kept of the error of a group: its number, from 1 on (graph.h: kept),
+ * and the type of its numbers. */
+uint16_t dsf_error_kept(const struct dsflow_plan *plan, int32_t group);
+enum dsflow_dtype dsf_error_type(const struct dsf_job *job);
 
 /* The same of its parameters, which may be cut at multiples of `cut` numbers,
  * and the first `matrices` of which are matrices: the unit's, or those of a

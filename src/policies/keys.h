@@ -75,10 +75,19 @@ struct dsf_precision_keys {
     bool consecutive_hysteresis;
 };
 
+/* What the errors of coded gradients are kept as. */
+#define DSF_ERRORS(X)                                                          \
+    X(DSF_ERROR_NONE, "none")                                                  \
+    X(DSF_ERROR_FP32, "fp32") X(DSF_ERROR_INT8, "int8")
+enum dsf_error { DSF_ERRORS(DSF_CHOICE_VALUE) };
+
 struct dsf_compress_keys {
     char *gradients, *params; /* names of formats; DSF_NO_FORMAT */
     int64_t block;            /* numbers; -1: as the format says */
     int64_t keep;             /* bytes: smaller units stay as they are */
+    int error;                /* enum dsf_error */
+    double error_beta;
+    int64_t error_reset; /* steps; 0: never */
 };
 
 /* dsf_zero_keys(job), and its like. */
@@ -136,6 +145,18 @@ static inline bool dsf_keeps_masters(const struct dsf_job *job)
 /* Are gradients, or parameters, sent in another format than they have? */
 bool dsf_compresses_gradients(const struct dsf_job *job);
 bool dsf_compresses_params(const struct dsf_job *job);
+
+/* Are errors of coded gradients carried over to the next step? */
+bool dsf_carries_errors(const struct dsf_job *job);
+
+/* Of which group of micro-batches is what is kept an error (plan.h: kept)? -1:
+ * it is none. */
+int32_t dsf_error_group(const struct dsflow_plan *plan, uint16_t kept);
+
+/* Is this kept of the unit? Errors are, where its gradient is coded; all else
+ * is of all units. */
+bool dsf_unit_keeps(const struct dsf_job *job, const struct dsf_unit *unit,
+                    const struct dsflow_kept *kept);
 
 /* The stage of ZeRO; 0 where it is auto as yet. */
 static inline int32_t dsf_zero_stage(const struct dsf_job *job)

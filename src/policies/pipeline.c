@@ -225,15 +225,18 @@ static int32_t move_to(const struct dsflow_plan *plan, int32_t rank,
     return dsf_mesh_peer(&plan->mesh, rank, DSF_AXIS_DATA, replica);
 }
 
-/* The rank that has a part of a unit between steps. */
+/* The rank that has a part of a unit between steps; of an error, that of the
+ * replica that has its group. */
 static int32_t rank_of_unit(const struct dsflow_plan *plan,
                             const struct dsflow_data_spec *d)
 {
     int32_t layer = plan->model->units[d->unit].layer;
     int32_t rank = dsf_mesh_peer(&plan->mesh, 0, DSF_AXIS_TENSOR,
                                  d->part % plan->nparts);
+    int32_t group = dsf_error_group(plan, d->kept);
 
-    return move_to(plan, rank, dsflow_plan_stage_of(plan, layer), 0);
+    return move_to(plan, rank, dsflow_plan_stage_of(plan, layer),
+                   group < 0 ? 0 : group / (plan->groups / plan->nreplicas));
 }
 
 static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)

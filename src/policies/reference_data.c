@@ -10,6 +10,7 @@
  * holds the step back. What stands in a slot is made when a port first asks for
  * it.
  */
+#include "policies/compress.h"
 #include "policies/keys.h"
 #include "policies/reference_private.h"
 
@@ -45,6 +46,29 @@ static void add_gradients(struct step *s, struct gradients *g,
     if (s->plan->reduce_micro)
         g->sum =
             dsf_add_named(s->g, &spec, "%s.%s", dsf_ring_name(sum).s, unit);
+}
+
+/* What coding takes from the gradient of each group, where it is carried over:
+ * with one gradient of a tied unit, there is one error. */
+static void add_errors(struct step *s, struct gradients *g,
+                       struct dsflow_data_spec spec,
+                       const struct dsf_unit *unit)
+{
+    const struct dsflow_plan *plan = s->plan;
+    struct dsf_coding coding;
+
+    if (!dsf_carries_errors(plan->job) ||
+        !dsf_compress_gradient(plan->job, unit, &coding))
+        return;
+    g->errors = dsf_xcalloc((size_t)plan->groups, sizeof(*g->errors));
+    spec.dtype = (uint8_t)dsf_error_type(plan->job);
+    spec.ring_class = DSF_RING_ERROR;
+    spec.persistent = 1;
+    for (int32_t i = 0; i < plan->groups; i++) {
+        spec.kept = dsf_error_kept(plan, i);
+        g->errors[i] = dsf_add_named(
+            s->g, &spec, "%s.%s", plan->kept.v[spec.kept - 1].name, unit->name);
+    }
 }
 
 /* Has the unit tensors that the optimizer needs whole? */
@@ -88,6 +112,7 @@ static void add_unit(struct step *s, unsigned u)
     if (s->model->tied && u == 0)
         add_gradients(s, &d->tied, grad, DSF_RING_TIED, DSF_RING_TIED_SUM,
                       unit->name);
+    add_errors(s, &d->grad, grad, unit);
 }
 
 /* --- what segments leave for each other ---------------------------------- */
@@ -354,6 +379,7 @@ void dsf_step_free(struct step *s)
         free(s->units[u].states);
         free(s->units[u].grad.of);
         free(s->units[u].grad.begun);
+        free(s->units[u].grad.errors);
         free(s->units[u].tied.of);
         free(s->units[u].tied.begun);
     }

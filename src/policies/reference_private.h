@@ -13,6 +13,7 @@
 struct gradients {
     dsflow_data_id *of;  /* [groups] */
     bool *begun;         /* [groups]: it has contents */
+    dsflow_data_id *errors; /* [groups], of what is sent; NULL: none */
     dsflow_data_id sum;  /* of the rounds, with reduce_micro */
     bool has_sum;
 };

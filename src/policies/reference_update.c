@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "policies/compress.h"
+#include "policies/keys.h"
 #include "tasks/lamb.h"
 
 #include <stdio.h>
@@ -185,16 +186,40 @@ static void add_recoded(struct step *s, unsigned u, const dsflow_data_id *of,
                   of);
 }
 
+/* The gradient of each group with the error of the last one: a task of the last
+ * micro-batch of the group, so that it stands where the gradient does. */
+static void feed_back(struct step *s, unsigned u, const struct gradients *g,
+                      const struct dsf_coding *coding)
+{
+    const struct dsf_compress_keys *keys = dsf_compress_keys(s->plan->job);
+    const struct dsf_unit *unit = &s->model->units[u];
+    const int32_t each = s->plan->nmicro / s->plan->groups, m = s->m;
+    const struct dsf_feed_back_args args = { .coding = *coding,
+                                             .elems = unit->elems,
+                                             .reset = keys->error_reset,
+                                             .beta = keys->error_beta };
+
+    s->pass = DSFLOW_UPDATE;
+    for (int32_t i = 0; i < s->plan->groups && g->errors != NULL; i++) {
+        s->m = (i + 1) * each - 1;
+        EMIT(s, &dsf_op_feed_back, &args, unit->layer, 0, s->control, g->of[i],
+             g->errors[i]);
+    }
+    s->m = m;
+}
+
 /* Those of all groups, onto that of group 0. */
 static void sum_groups(struct step *s, unsigned u, struct gradients *g)
 {
     int32_t n = s->plan->groups;
     struct dsf_coding coding;
 
-    if (dsf_compress_gradient(s->plan->job, &s->model->units[u], &coding))
+    if (dsf_compress_gradient(s->plan->job, &s->model->units[u], &coding)) {
+        feed_back(s, u, g, &coding);
         add_recoded(s, u, g->of, n, &coding);
-    else
+    } else {
         add(s, u, g->of[0], g->of + 1, n - 1, false);
+    }
     memset(g->begun, 0, (size_t)n * sizeof(*g->begun));
 }
 

@@ -105,6 +105,9 @@ static void update_part(struct dsf_tensors *s,
     if (task->op == &dsf_op_add_recoded)
         dsf_coding_fit(&((struct dsf_add_recoded_args *)args)->coding,
                        part->block, part->decay);
+    if (task->op == &dsf_op_feed_back)
+        dsf_coding_fit(&((struct dsf_feed_back_args *)args)->coding,
+                       part->block, part->decay);
     dsf_add_like(s->out, task, task->op, args,
                  dsf_tensor_rank(s, part->part % s->parts), task->fresh,
                  task->ndata, data);

@@ -129,7 +129,7 @@ dsflow_data_id dsf_zero_gradient(struct dsf_zero *z, dsflow_data_id id)
     struct dsflow_data_spec own = *spec;
 
     if (z->stage < 2 || !z->passing || !dsf_zero_in_block(z, spec) ||
-        spec->ring_class == 0)
+        spec->ring_class == 0 || spec->persistent)
         return dsflow_rewrite_data(&z->rw, id);
     if (!z->rw.copied[id.i]) {
         own.unit = -1;

@@ -12,6 +12,14 @@
  * dsf_add_recoded_args As `add` (args.h), of numbers that each have been coded
  * and decoded, `into` among them; also of that alone.
  *
+ * feed_back                { control R, grad RW, error RW }
+ *                                                    struct dsf_feed_back_args
+ *   With x = grad + S error, S being the loss scale: grad = x, and error = beta
+ *   error + (1 - beta) (x - x as it is when it has been sent) / S, or as it was
+ *   where that is not finite. In steps 1, 1 + reset, 1 + 2 reset, … error
+ *   counts as 0. It may be int8_block. Of numbers that are not coded, both
+ * stay.
+ *
  * Where several ranks have the numbers, the policy `zero` makes of these:
  *
  * compress                 { in R, out RW }           struct dsf_compress_args
@@ -44,6 +52,13 @@ struct dsf_add_recoded_args {
     int64_t self; /* place of `into` among what is added */
 };
 
+struct dsf_feed_back_args {
+    struct dsf_coding coding;
+    int64_t elems, at, grad_at, error_at;
+    int64_t reset; /* steps; 0: never */
+    double beta;
+};
+
 struct dsf_compress_args {
     struct dsf_coding coding;
     int64_t elems, at, from, out_at;
@@ -58,6 +73,10 @@ struct dsf_decompress_args {
     struct dsf_coding coding;
     struct dsf_pieces pieces;
 };
+
+/* So many numbers are fed back at a time: whole blocks, of the format and of
+ * packed errors. */
+int64_t dsf_feed_back_step(const struct dsf_feed_back_args *a);
 
 /* What add_compressed reads of an `in` of so many bytes: the bytes from .from
  * on. */

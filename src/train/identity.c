@@ -249,6 +249,23 @@ static void list_types(const struct dsf_session *s, struct dsf_identity *of)
              dsf_keeps_masters(j));
 }
 
+/* Errors that are carried over; where none are, the other keys do not count. */
+#define DEFAULT_BETA  0.8
+#define DEFAULT_RESET 1024
+static void list_errors(const struct dsf_job *j, struct dsf_identity *of)
+{
+    static const char *const names[] = { DSF_ERRORS(DSF_CHOICE_NAME) };
+    const struct dsf_compress_keys *keys = dsf_compress_keys(j);
+    const bool any = dsf_carries_errors(j);
+
+    add(of, DSF_EFFECT_PRECISION, "compress.error", "%s",
+        names[any ? keys->error : DSF_ERROR_NONE]);
+    add_real(of, DSF_EFFECT_PRECISION, "compress.error_beta",
+             any ? keys->error_beta : DEFAULT_BETA);
+    add(of, DSF_EFFECT_PRECISION, "compress.error_reset", "%" PRId64,
+        any ? keys->error_reset : DEFAULT_RESET);
+}
+
 /* What is sent in which format; where nothing is, the other keys do not count.
  */
 #define DEFAULT_KEEP 16384
@@ -266,6 +283,7 @@ static void list_sent(const struct dsf_job *j, struct dsf_identity *of)
         add(of, DSF_EFFECT_PRECISION, "compress.block", "auto");
     add(of, DSF_EFFECT_PRECISION, "compress.keep", "%" PRId64,
         any ? keys->keep : DEFAULT_KEEP);
+    list_errors(j, of);
 }
 
 void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
@@ -333,7 +351,8 @@ static const struct {
     { "precision.master", "true" },   { "model.window", "0" },
     { "model.window_layers", "all" }, { "compress.gradients", "none" },
     { "compress.params", "none" },    { "compress.block", "auto" },
-    { "compress.keep", "16384" }
+    { "compress.keep", "16384" },     { "compress.error", "none" },
+    { "compress.error_beta", "0.8" }, { "compress.error_reset", "1024" }
 };
 
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "measure/disks.h"
+#include "policies/keys.h"
 #include "policies/policies.h"
 #include "train/by_all.h"
 #include "train/identity.h"
@@ -184,7 +185,9 @@ static void list_contents(struct dsf_session *s, struct contents *c)
     }
     for (unsigned u = 0; u < s->model.nunits; u++)
         for (unsigned k = 0; k < kept->n; k++)
-            if (kept->v[k].kind == DSFLOW_KEPT_TENSORS && !kept->v[k].transient)
+            if (kept->v[k].kind == DSFLOW_KEPT_TENSORS &&
+                !kept->v[k].transient &&
+                dsf_unit_keeps(s->job, &s->model.units[u], &kept->v[k]))
                 add_unit(s, c, kept, u, k);
     list_arrays(s, c, kept);
 }
@@ -416,7 +419,26 @@ static int read_numbers(struct dsf_session *s, const char *folder,
 }
 
 /* Arrays that the checkpoint has not, or of other ranks, begin as zeroes: all
- * that are kept under one name. */
+ * that are kept under one name. So do errors of coded gradients, which may be
+ * of other groups, or of none. */
+static void warn_absent(const struct dsf_session *s, const char *folder,
+                        unsigned kind)
+{
+    if (is_array(&s->plan->kept.v[kind]))
+        dsf_warn("%s: has not all of %s: it begins as zeroes", folder,
+                 s->plan->kept.v[kind].name);
+    else if (dsf_error_group(s->plan, (uint16_t)(kind + 1)) == 0)
+        dsf_warn("%s: has not all errors of %d groups of micro-batches: they "
+                 "begin as zeroes",
+                 folder, (int)s->plan->groups);
+}
+
+static bool may_be_absent(const struct dsf_session *s, unsigned kind)
+{
+    return is_array(&s->plan->kept.v[kind]) ||
+           dsf_error_group(s->plan, (uint16_t)(kind + 1)) >= 0;
+}
+
 static int find_absent(const struct dsf_session *s, const struct contents *c,
                        const char *folder, bool *absent, struct dsflow_err *err)
 {
@@ -428,11 +450,10 @@ static int find_absent(const struct dsf_session *s, const struct contents *c,
     for (unsigned i = 0; i < part->n && status == DSFLOW_OK; i++) {
         unsigned kind = passing->what[i].kind;
 
-        if (is_array(&s->plan->kept.v[kind]) && !absent[kind] &&
+        if (may_be_absent(s, kind) && !absent[kind] &&
             dsf_ckpt_find(file, &part->tensors[i], NULL) == NULL) {
             absent[kind] = true;
-            dsf_warn("%s: has not all of %s: it begins as zeroes", folder,
-                     s->plan->kept.v[kind].name);
+            warn_absent(s, folder, kind);
         }
     }
     if (status == DSFLOW_OK)

@@ -37,6 +37,37 @@ for key in gradients=bf16 params=none block=64 keep=1MiB; do
     rm -r copy
 done
 
+# What coding took from the gradients of a group is carried over, through a stop, a
+# mesh of other ranks and memories, and errors of another type, which other bits
+# follow from.
+run g4 $four --set compress.gradients=int4
+for error in fp32 int8; do
+    coded="$four --set compress.gradients=int4 --set compress.error=$error"
+    run e-$error $coded --executor serial
+    other e-$error g4
+    run e-$error-m $coded --set mesh.data=4 --set zero.stage=2 $stop
+    run e-$error-m $coded --set mesh.data=2 --set zero.stage=3 \
+        --set offload.gradients=cpu --resume
+    same e-$error e-$error-m
+done
+other e-fp32 e-int8
+cp -r e-fp32-m copy
+run copy --set job.steps=11 $coded --resume
+grep -q "warning: compress.error: fp32.* goes on from the fp32 weights" log ||
+    fault "it goes on with errors in bytes: $(cat log)"
+! grep -q "begin as zeroes" log || fault "errors are lost: $(cat log)"
+rm -r copy
+cp -r e-fp32-m copy
+run copy --set job.steps=11 $coded --set batch.groups=2 --resume=changed
+grep -q "has not all errors of 2 groups of micro-batches: they begin as zeroes" log ||
+    fault "errors of other groups: $(cat log)"
+rm -r copy
+cp -r g4 copy
+run copy --set job.steps=11 $coded --resume
+grep -q "has not all errors of 4 groups of micro-batches: they begin as zeroes" log ||
+    fault "errors that were not kept: $(cat log)"
+rm -r copy
+
 # A key that does nothing is warned of.
 "$dsflow" plan job.toml --set compress.block=64 > /dev/null 2> err
 grep -q "compress: block: has no effect" err || fault "no warning: $(cat err)"

@@ -193,6 +193,11 @@ wrong 2 "--set: compress: gradients: int8: expected none where precision.gradien
     plan job.toml --set compress.gradients=int8 --set precision.compute=bf16 --set precision.gradients=bf16
 wrong 2 "--set: compress: params: int4: expected none where precision.master is false, as masters have to stay exact" \
     plan job.toml --set compress.params=int4 --set precision.compute=bf16 --set precision.master=false
+set_wrong compress.error int4 'compress: error: "int4": expected none, fp32 or int8'
+set_wrong compress.error_beta 1.5 "compress: error_beta: 1.5: expected a number, 0 to 1"
+set_wrong compress.error_reset -1 "compress: error_reset: -1: expected a whole number, 0 to 2147483647"
+wrong 2 "--set: compress: error: int8: expected none where zero.reduce is micro and the head is tied, as its gradients are then sent apart" \
+    plan job.toml --set compress.gradients=int4 --set compress.error=int8 --set zero.reduce=micro --set model.tied=true
 set_wrong precision.gradients fp16 'precision: gradients: "fp16": expected fp32 or bf16'
 set_wrong precision.loss_scale -1 "precision: loss_scale: -1: expected a number, 0 to 1e+10"
 set_wrong precision.initial_scale inf "precision: initial_scale: inf: expected a number, 0.0001 to 1e+10"

@@ -327,6 +327,22 @@ const char *const mesh_trials[] = {
     "gpt2 " GRADS("int8") "mesh.data=3 zero.stage=1 batch.sequences=12",
     "gpt2 " GRADS("int4") "mesh.data=2 mesh.tensor=2 zero.stage=1",
     "llama " GRADS("int8") "mesh.pipeline=2 model.tied=true mesh.data=2",
+    /* Errors that are carried over are those of groups, wherever these are. */
+    "llama " GRADS("int4") "compress.error=fp32 batch.groups=8 mesh.data=2",
+    "llama " GRADS("int4") "compress.error=int8 batch.groups=8 mesh.data=4 "
+                           "zero.stage=1",
+    "llama " GRADS("int8") "compress.error=int8 batch.groups=8 mesh.data=8 "
+                           "zero.stage=2 compress.error_reset=2",
+    "llama " GRADS("int4") "compress.error=fp32 mesh.data=2 mesh.pipeline=2 "
+                           "zero.stage=3 zero.keep=0 model.tied=true",
+    "gpt2 " GRADS("int4") "compress.error=int8 mesh.data=2 mesh.tensor=2 "
+                          "zero.stage=1",
+    "gpt2 " GRADS("int4") "compress.error=int8 mesh.data=2 zero.stage=2 "
+                          "offload.piece=4KiB " ALL_NVME,
+    "gpt2 " GRADS("int4") "compress.error=fp32 mesh.data=2 zero.stage=2 "
+                          "compress.block=48 precision.compute=fp16 " ALL_CPU,
+    "llama " GRADS("int8") "compress.error=fp32 mesh.data=2 zero.reduce=micro "
+                           "zero.stage=2 batch.groups=4 model.tied=false",
     "gpt2 " PARAMS("int8") "mesh.data=2",
     "gpt2 " PARAMS("int8") "mesh.data=4 zero.stage=1 precision.compute=bf16",
     "gpt2 " PARAMS("int8") "mesh.data=2 zero.stage=2 mesh.pipeline=2",

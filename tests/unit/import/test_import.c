@@ -653,13 +653,13 @@ static void formats_on_the_wire_are_those_of_zero_plus_plus(void **state)
          "\"zero_quantized_weights\": false}}",
          RANKS(4));
     assert_null(strstr(did.text, "[compress]"));
-    assert_refused("{" BATCH "\"zero_optimization\": {\"stage\": 3, "
-                   "\"zeropp_loco_param\": {\"err_beta\": 0.8}}}",
-                   RANKS(4),
-                   "ds.json:1: zero_optimization.zeropp_loco_param: "
-                   "errors of [compress] are not carried over to the next "
-                   "step: expected \"enabled\": false; --drop "
-                   "zero_optimization.zeropp_loco_param goes on without it");
+    make("{" BATCH "\"zero_optimization\": {\"stage\": 3, "
+         "\"zero_quantized_gradients\": true, "
+         "\"zeropp_loco_param\": {\"err_beta\": 0.7}}}",
+         RANKS(4));
+    assert_line("error = \"int8\" ");
+    assert_line("error_beta = 0.7 ");
+    assert_line("error_reset = 1024 ");
 }
 
 static void any_number_of_files_may_be_named(void **state)

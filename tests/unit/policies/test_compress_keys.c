@@ -165,6 +165,47 @@ static void ranks_code_what_they_send(void **state)
     }
 }
 
+/* Errors are where the gradients of their groups are, and are kept by group,
+ * whoever has them. */
+static void errors_stand_where_their_groups_are(void **state)
+{
+    for (int stage = 0; stage <= 3; stage++) {
+        struct trial t;
+        char keys[300];
+        unsigned tasks = 0;
+
+        snprintf(keys, sizeof(keys),
+                 CODED " compress.error=%s mesh.data=4 mesh.pipeline=2 "
+                       "batch.sequences=8 batch.groups=8 zero.stage=%d",
+                 stage % 2 ? "int8" : "fp32", stage);
+        plan_one(&t, keys, "zero");
+        assert_int_equal(count(&t, &dsf_op_feed_back), 8 * coded_units(&t));
+        for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
+            const struct dsflow_task_spec *k =
+                dsflow_graph_task(t.graph, (dsflow_task_id){ i });
+            const struct dsflow_data_spec *error, *grad;
+            char name[40];
+            int32_t group;
+
+            if (k->op != &dsf_op_feed_back)
+                continue;
+            grad = on_port(&t, k, 1);
+            error = on_port(&t, k, 2);
+            group = (int32_t)tasks++ % 8;
+            snprintf(name, sizeof(name), "error.%dof8", (int)group);
+            assert_int_equal(error->home, k->rank);
+            assert_int_equal(grad->home, k->rank);
+            assert_int_equal(dsflow_plan_coord(t.plan, k->rank, "data"),
+                             group / 2);
+            assert_int_equal(error->kept, dsflow_plan_kept(t.plan, name));
+            assert_int_equal(error->dtype,
+                             stage % 2 ? DSFLOW_INT8_BLOCK : DSFLOW_FP32);
+            assert_int_equal(error->persistent, 1);
+        }
+        end_trial(&t);
+    }
+}
+
 /* Four groups of a byte are more bytes than their sum in fp32. */
 static void a_sum_is_sent_where_that_is_less(void **state)
 {
@@ -193,6 +234,7 @@ int main(void)
         cmocka_unit_test(small_units_stay_as_they_are),
         cmocka_unit_test(parameters_have_masters_and_copies),
         cmocka_unit_test(ranks_code_what_they_send),
+        cmocka_unit_test(errors_stand_where_their_groups_are),
         cmocka_unit_test(a_sum_is_sent_where_that_is_less),
     };
 

@@ -1,0 +1,108 @@
+/* task_feed_back.c - what coding takes from a gradient, for the next one (LoCo:
+ * Xie et al. 2024).
+ */
+#include "tasks/shapes.h"
+#include "tasks/tasks.h"
+
+enum { CONTROL, GRAD, ERROR };
+
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+
+    while (y != 0) {
+        int64_t rest = x % y;
+
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+int64_t dsf_feed_back_step(const struct dsf_feed_back_args *a)
+{
+    return common_multiple(a->coding.block, DSFLOW_BLOCK_ELEMS);
+}
+
+static int args_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_feed_back_args *a = c->args;
+
+    if (!(a->beta >= 0 && a->beta <= 1) || a->reset < 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: beta %g, reset %lld: expected 0 to 1, and "
+                           "steps",
+                           c->op->name, a->beta, (long long)a->reset);
+    if (a->at % DSFLOW_BLOCK_ELEMS != 0 ||
+        a->error_at % DSFLOW_BLOCK_ELEMS != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: from number %lld on, and from %lld of the "
+                           "errors: expected multiples of %d",
+                           c->op->name, (long long)a->at,
+                           (long long)a->error_at, DSFLOW_BLOCK_ELEMS);
+    return DSFLOW_OK;
+}
+
+static int feed_back_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_feed_back_args *a = c->args;
+    const enum dsflow_dtype is = c->shapes[ERROR].dtype;
+    int status =
+        dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
+
+    if (status == DSFLOW_OK)
+        status = args_check(c, err);
+    if (status == DSFLOW_OK)
+        status = dsf_control_check(c, CONTROL, err);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_range_check(c, GRAD, DSFLOW_FP32, a->grad_at, a->elems, err);
+    if (status == DSFLOW_OK)
+        status = dsf_range_check(c, ERROR,
+                                 is == DSFLOW_INT8_BLOCK ? is : DSFLOW_FP32,
+                                 a->error_at, a->elems, err);
+    return status;
+}
+
+/* Read and written, both. */
+static void feed_back_cost(const struct dsflow_case *c,
+                           struct dsflow_cost *cost)
+{
+    const struct dsf_feed_back_args *a = c->args;
+
+    cost->flops = 5 * (double)a->elems;
+    for (unsigned i = GRAD; i <= ERROR; i++)
+        cost->bytes +=
+            2 * (double)dsflow_dtype_bytes(c->shapes[i].dtype, a->elems);
+}
+
+/* Some numbers coded, decoded, and the errors of as many. */
+static size_t feed_back_scratch(const struct dsflow_case *c)
+{
+    return 3 * dsflow_dtype_bytes(DSFLOW_FP32, dsf_feed_back_step(c->args));
+}
+
+static void feed_back_slice(void *args, int64_t from, int64_t elems,
+                            const int64_t *gone)
+{
+    struct dsf_feed_back_args *a = args;
+
+    a->elems = elems;
+    if (from < 0)
+        return;
+    a->at += from;
+    a->grad_at += from - gone[GRAD];
+    a->error_at += from - gone[ERROR];
+}
+
+DSF_OP(feed_back,
+       .summary =
+           "what coding has taken from a gradient, added to it, and what "
+           "coding will take from that",
+       .direction = DSFLOW_DIR_UPDATE,
+       .args_size = sizeof(struct dsf_feed_back_args),
+       DSFLOW_PORTS({ "control", DSFLOW_R },
+                    { "grad", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                    { "error", DSFLOW_RW, .slice = DSFLOW_ELEMS }),
+       .check = feed_back_check, .cost = feed_back_cost,
+       .scratch = feed_back_scratch, .slice = feed_back_slice);
