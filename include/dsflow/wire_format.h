@@ -35,6 +35,14 @@ struct dsflow_wire_format {
      * must not become a finite number. */
     void (*encode)(size_t block, const float *in, uint8_t *out, size_t n);
     void (*decode)(size_t block, const uint8_t *in, float *out, size_t n);
+
+    /* Of a format whose scale is the root of the mean square of its numbers,
+     * and who becomes numbers of that size: gradients have one scale for each
+     * tensor of a group, with which its blocks are encoded, and params cannot
+     * be sent so. `encode` takes the scale of each block. NULL: of another
+     * format. A block begins with the scale, as a float. */
+    void (*encode_by)(size_t block, float scale, const float *in, uint8_t *out,
+                      size_t n);
 };
 
 /* Make it known by its name. It is borrowed for good: make it static. A format

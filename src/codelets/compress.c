@@ -35,7 +35,7 @@ static void recode_cpu(const struct dsflow_call *call)
     for (int64_t i = 0; i < a->elems; i += n) {
         float *made = made_in(&call->bufs[1], a->out_at + i, room);
 
-        dsf_coding_encode(&a->coding, a->at + i, n,
+        dsf_coding_encode(&a->coding, NULL, a->at + i, n,
                           floats(&call->bufs[0], a->in_at + i), coded);
         dsf_coding_decode(&a->coding, a->at + i, n, coded, made);
         store(&call->bufs[1], a->out_at + i, made, (size_t)n);
@@ -51,6 +51,7 @@ struct terms {
     const struct dsflow_call *call;
     size_t len;     /* numbers of the block */
     uint8_t *coded; /* room for them */
+    const struct dsf_scales *scales; /* of tensors, by port */
     /* Term `k` from number `i` of those that are summed on. */
     void (*get)(const struct terms *t, unsigned k, int64_t i, float *out);
 };
@@ -82,7 +83,7 @@ static void get_recoded(const struct terms *t, unsigned k, int64_t i,
         (int64_t)k == a->self ? 0 : k + ((int64_t)k < a->self);
 
     dsf_coding_encode(
-        &a->coding, a->at + i, n,
+        &a->coding, &t->scales[port], a->at + i, n,
         floats(&t->call->bufs[port], (port == 0 ? a->into_at : a->from_at) + i),
         t->coded);
     dsf_coding_decode(&a->coding, a->at + i, n, t->coded, out);
@@ -92,9 +93,14 @@ static void add_recoded_cpu(const struct dsflow_call *call)
 {
     const struct dsf_add_recoded_args *a = call->args;
     const size_t n = (size_t)a->coding.block;
-    float *sum = call->scratch, *coded = sum + n;
-    const struct terms t = { call, n, (uint8_t *)coded, get_recoded };
+    struct dsf_scales *scales = call->scratch;
+    float *sum = (float *)(scales + call->nbufs), *coded = sum + n;
+    const struct terms t = { call, n, (uint8_t *)coded, scales, get_recoded };
 
+    for (unsigned i = 0; i < call->nbufs; i++)
+        scales[i] = dsf_coding_scales(
+            &a->coding,
+            floats(&call->bufs[i], i == 0 ? a->into_at : a->from_at));
     for (int64_t i = 0; i < a->elems; i += a->coding.block) {
         tree(&t, 0, call->nbufs, i, sum, coded + n);
         memcpy((float *)call->bufs[0].ptr + a->into_at + i, sum,
@@ -137,9 +143,11 @@ DSF_CODELET(add_compressed, .cpu = add_compressed_cpu,
 static void compress_cpu(const struct dsflow_call *call)
 {
     const struct dsf_compress_args *a = call->args;
+    const float *in = floats(&call->bufs[0], a->from);
+    const struct dsf_scales scales = dsf_coding_scales(&a->coding, in);
 
     dsf_coding_encode(
-        &a->coding, a->at, a->elems, floats(&call->bufs[0], a->from),
+        &a->coding, &scales, a->at, a->elems, in,
         (uint8_t *)call->bufs[1].ptr +
             dsf_coding_bytes(&a->coding, a->out_at, a->at - a->out_at));
 }

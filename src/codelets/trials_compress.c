@@ -39,6 +39,16 @@ static struct dsflow_shape packed(const struct dsf_coding *c, int64_t at,
     return dsflow_shape_of(DSFLOW_BYTES, dsf_coding_bytes(c, at, elems));
 }
 
+/* Where the format has a scale for each tensor: most of the unit is one. */
+static void any_tensor(uint64_t *state, int64_t unit, struct dsf_coding *c)
+{
+    const int64_t first = c->block * dsf_any(state, 0, 1);
+
+    if (dsflow_wire_format_find(c->format)->encode_by != NULL && first < unit)
+        dsf_coding_by_tensor(
+            c, 1, &(struct dsf_coded_tensor){ first + 5, unit - first - 5 });
+}
+
 /* Some of the blocks of a unit. */
 static void any_range(uint64_t *state, int64_t block, int64_t unit, int64_t *at,
                       int64_t *elems)
@@ -93,7 +103,10 @@ static unsigned make_feed_back(uint64_t *state, struct dsflow_shape *shapes,
     unit = dsf_feed_back_step(a) * dsf_any(state, 1, 4);
     a->coding.coded =
         a->coding.block * dsf_any(state, 0, (int32_t)(unit / a->coding.block));
-    a->at = dsf_feed_back_step(a) * dsf_any(state, 0, 2);
+    any_tensor(state, unit, &a->coding);
+    a->at = a->coding.ntensors > 0
+                ? 0
+                : dsf_feed_back_step(a) * dsf_any(state, 0, 2);
     a->elems = unit;
     a->grad_at = 16 * dsf_any(state, 0, 3);
     a->error_at = DSFLOW_BLOCK_ELEMS * dsf_any(state, 0, 2);
@@ -191,7 +204,7 @@ static void fill_packed(const struct dsf_coding *c, uint64_t *state, int64_t at,
 
     for (int64_t i = 0; i < elems; i++)
         v[i] = (float)dsf_random_normal(state);
-    dsf_coding_encode(c, at, elems, v, data);
+    dsf_coding_encode(c, NULL, at, elems, v, data);
     free(v);
 }
 

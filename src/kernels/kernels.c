@@ -2,6 +2,7 @@
 #include "kernels/loops.h"
 #include "kernels/wire_blocks.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,6 +288,32 @@ void dsf_wire4_encode(size_t block, const float *in, uint8_t *out, size_t n)
 void dsf_wire4_decode(size_t block, const uint8_t *in, float *out, size_t n)
 {
     dsf_loops()->wire4_decode(block, in, out, n);
+}
+
+float dsf_wire1_scale(double squares, size_t n)
+{
+    float scale = (float)sqrt(squares / (double)n);
+
+    return isfinite(scale) ? scale : NAN;
+}
+
+void dsf_wire1_encode_by(size_t block, float scale, const float *in,
+                         uint8_t *out, size_t n)
+{
+    dsf_loops()->wire1_encode(block, scale, in, out, n);
+}
+
+void dsf_wire1_encode(size_t block, const float *in, uint8_t *out, size_t n)
+{
+    for (; n > 0; n--, in += block, out += dsf_wire1_bytes(block))
+        dsf_wire1_encode_by(block,
+                            dsf_wire1_scale(dsf_square_sum(in, block), block),
+                            in, out, 1);
+}
+
+void dsf_wire1_decode(size_t block, const uint8_t *in, float *out, size_t n)
+{
+    dsf_loops()->wire1_decode(block, in, out, n);
 }
 
 void dsf_error_add(const struct dsf_error_step *s, const float *error, float *x,

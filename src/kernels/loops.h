@@ -1,8 +1,8 @@
 /* loops.h - the fused loops, once per instruction set: the same source,
  * loops_*.h, compiled by isa_*.c. Between sets results differ in rounding (but
- * for those of loops_pack.h, loops_wire.h, loops_update.h, sums of two arrays
- * and of squares); within one they depend on the inputs only: loads do not care
- * for alignment, and sums have a fixed order. */
+ * for those of loops_pack.h, loops_wire.h, loops_signs.h, loops_update.h, sums
+ * of two arrays and of squares); within one they depend on the inputs only:
+ * loads do not care for alignment, and sums have a fixed order. */
 #ifndef DSF_KERNELS_LOOPS_H
 #define DSF_KERNELS_LOOPS_H
 
@@ -83,6 +83,9 @@ struct dsf_loops {
     void (*wire4_encode)(size_t block, const float *in, uint8_t *out, size_t n);
     void (*wire4_decode)(size_t block, const uint8_t *in, float *out, size_t n);
 
+    void (*wire1_encode)(size_t block, float scale, const float *in,
+                         uint8_t *out, size_t n);
+    void (*wire1_decode)(size_t block, const uint8_t *in, float *out, size_t n);
     void (*error_add)(const struct dsf_error_step *s, const float *error,
                       float *x, size_t n);
     void (*error_keep)(const struct dsf_error_step *s, const float *x,

@@ -23,6 +23,7 @@
 #include "kernels/loops_attention.h"
 #include "kernels/loops_pack.h"
 #include "kernels/loops_wire.h"
+#include "kernels/loops_signs.h"
 
 #define NUM  uint16_t
 #define NORM dsf_narrow_norm
@@ -83,6 +84,8 @@ const struct dsf_loops DSF_LOOPS = {
     .wire8_decode = wire8_decode,
     .wire4_encode = wire4_encode,
     .wire4_decode = wire4_decode,
+    .wire1_encode = wire1_encode,
+    .wire1_decode = wire1_decode,
     .error_add = error_add,
     .error_keep = error_keep,
     .row_product = row_product,

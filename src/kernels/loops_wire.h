@@ -161,42 +161,5 @@ static void wire4_decode(size_t block, const uint8_t *in, float *out, size_t n)
     }
 }
 
-/* --- errors --- */
-
-static void error_add(const struct dsf_error_step *s, const float *error,
-                      float *x, size_t n)
-{
-    const vf scale = vset(s->scale);
-
-    for (size_t i = 0; i < n; i += VW) {
-        size_t k = n - i < VW ? n - i : VW;
-
-        vstore(x + i, vfma_exact(scale, vload(error + i, k), vload(x + i, k)),
-               k);
-    }
-}
-
-INLINE vf finite_or(vf a, vf b)
-{
-    const vu none = { 0 };
-    vu bits = (vu)a;
-
-    return (vf)choose(below(bits & 0x7fffffff, none + 0x7f800000), bits, (vu)b);
-}
-
-static void error_keep(const struct dsf_error_step *s, const float *x,
-                       const float *sent, float *error, size_t n)
-{
-    const vf beta = vset(s->beta), rest = vset(s->rest / s->scale);
-
-    for (size_t i = 0; i < n; i += VW) {
-        size_t k = n - i < VW ? n - i : VW;
-        vf was = vload(error + i, k);
-        vf now = vload(x + i, k) - vload(sent + i, k);
-
-        vstore(error + i, finite_or(vfma_exact(beta, was, rest * now), was), k);
-    }
-}
-
 #undef ROUNDER
 #endif

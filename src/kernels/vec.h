@@ -92,6 +92,22 @@ INLINE vf vbelow(vf x, vf limit, vf b, vf a)
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, limit, _CMP_LT_OQ), a, b);
 }
 
+/* Bit i: lane i is below 0. */
+INLINE uint32_t vnegative(vf a)
+{
+    return _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_LT_OQ);
+}
+
+/* -a in the lanes of `lanes`, a in the others. */
+INLINE vf vnegate(vf a, uint32_t lanes)
+{
+    const __m512i sign = _mm512_set1_epi32((int)0x80000000);
+    __m512i bits = _mm512_castps_si512(a);
+
+    return _mm512_castsi512_ps(
+        _mm512_mask_xor_epi32(bits, (__mmask16)lanes, bits, sign));
+}
+
 /* a * 2^n, n being the low bits of `n` as integers. */
 INLINE vf vscale2(vf a, vf n)
 {
@@ -162,6 +178,22 @@ INLINE vf vsqrt(vf a)
 INLINE vf vbelow(vf x, vf limit, vf b, vf a)
 {
     return _mm256_blendv_ps(a, b, _mm256_cmp_ps(x, limit, _CMP_LT_OQ));
+}
+
+INLINE uint32_t vnegative(vf a)
+{
+    return (uint32_t)_mm256_movemask_ps(
+        _mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_LT_OQ));
+}
+
+INLINE vf vnegate(vf a, uint32_t lanes)
+{
+    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i sign = _mm256_set1_epi32((int)0x80000000);
+    __m256i of = _mm256_and_si256(_mm256_set1_epi32((int)lanes), bit);
+
+    of = _mm256_and_si256(_mm256_cmpeq_epi32(of, bit), sign);
+    return _mm256_xor_ps(a, _mm256_castsi256_ps(of));
 }
 
 INLINE vf vscale2(vf a, vf n)
@@ -299,6 +331,21 @@ INLINE vf vsqrt(vf a)
 INLINE vf vbelow(vf x, vf limit, vf b, vf a)
 {
     return vselect((vi)(x < limit), b, a);
+}
+
+INLINE uint32_t vnegative(vf a)
+{
+    vi below = (vi)(a < (vf){ 0 }) & (vi){ 1, 2, 4, 8 };
+
+    return below[0] | below[1] | below[2] | below[3];
+}
+
+INLINE vf vnegate(vf a, uint32_t lanes)
+{
+    const vi bit = { 1, 2, 4, 8 };
+    vi of = (vi)(((vi){ lanes, lanes, lanes, lanes } & bit) == bit);
+
+    return (vf)((vi)a ^ (of & 0x80000000u));
 }
 
 INLINE vf vscale2(vf a, vf n)

@@ -1,6 +1,6 @@
-/* wire_blocks.h - numbers as whole numbers of 8 or 4 bits with a scale for each
- * block, for what ranks send each other. All sets of instructions give the same
- * bytes.
+/* wire_blocks.h - numbers as whole numbers of 8 or 4 bits, or as their signs,
+ * with a scale for each block, for what ranks send each other. All sets of
+ * instructions give the same bytes.
  *
  * A block is its scale s, a float, and then its codes: s = 2 max|x| / 2^b, and
  * the code of x is x / s, rounded to the nearest (ties to even), and at most
@@ -8,6 +8,11 @@
  * numbers just below max|x| at most s. Where s would be 0 (a block of zeroes,
  * or of numbers below 2^-142 or so), it is 1. A block with a NaN or an infinity
  * has a NaN as its scale, and becomes NaNs.
+ *
+ * Of signs, the scale is the root of the mean square of the block, or of more
+ * numbers than it, which the caller knows: x becomes the scale, or minus the
+ * scale where it is below 0. Bit i of byte j is 1 where number 8 j + i is. A
+ * scale that is infinite is sent as a NaN.
  *
  * In 4 bits, byte j has the code of number j in its lower half and that of
  * number block/2 + j in its upper one. */
@@ -31,11 +36,25 @@ static inline size_t dsf_wire4_bytes(size_t block)
     return DSF_WIRE_SCALE + block / 2;
 }
 
+static inline size_t dsf_wire1_bytes(size_t block)
+{
+    return DSF_WIRE_SCALE + block / 8;
+}
+
+/* The root of the mean square of `n` numbers whose squares add up to `squares`:
+ * a NaN where one of them is none, or infinite. */
+float dsf_wire1_scale(double squares, size_t n);
+
 /* `n` blocks of `block` numbers. */
 void dsf_wire8_encode(size_t block, const float *in, uint8_t *out, size_t n);
 void dsf_wire8_decode(size_t block, const uint8_t *in, float *out, size_t n);
 void dsf_wire4_encode(size_t block, const float *in, uint8_t *out, size_t n);
 void dsf_wire4_decode(size_t block, const uint8_t *in, float *out, size_t n);
+void dsf_wire1_encode(size_t block, const float *in, uint8_t *out, size_t n);
+void dsf_wire1_decode(size_t block, const uint8_t *in, float *out, size_t n);
+/* The same with one scale for all blocks. */
+void dsf_wire1_encode_by(size_t block, float scale, const float *in,
+                         uint8_t *out, size_t n);
 
 /* Errors that are carried over. x = x + scale error, of gradients that are
  * `scale` times as large as errors. */

@@ -65,12 +65,51 @@ static bool code(const struct dsf_job *job, const char *format,
     return coding->coded > 0;
 }
 
+/* Of a format that has a scale for each tensor: what is coded. */
+static bool code_tensors(struct dsf_coding *coding,
+                         const struct dsf_coded_tensor *matrices, unsigned n)
+{
+    if (dsflow_wire_format_find(coding->format)->encode_by == NULL)
+        return true;
+    dsf_coding_by_tensor(coding, n, matrices);
+    return coding->ntensors > 0;
+}
+
 bool dsf_compress_gradient(const struct dsf_job *job,
                            const struct dsf_unit *unit,
                            struct dsf_coding *coding)
 {
+    struct dsf_coded_tensor matrices[DSF_CODED_TENSORS];
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < unit->ntensors; i++)
+        if (!unit->tensors[i].vector && n < DSF_CODED_TENSORS)
+            matrices[n++] =
+                (struct dsf_coded_tensor){ unit->tensors[i].offset,
+                                           unit->tensors[i].rows *
+                                               unit->tensors[i].cols };
     return code(job, dsf_compress_keys(job)->gradients, unit, unit->block,
-                unit->decay, coding);
+                unit->decay, coding) &&
+           code_tensors(coding, matrices, n);
+}
+
+void dsf_compress_part(const struct dsf_part *part, struct dsf_coding *coding)
+{
+    struct dsf_coded_tensor matrices[DSF_CODED_TENSORS];
+    unsigned n = 0;
+
+    dsf_coding_fit(coding, part->block, part->decay);
+    for (unsigned i = 0; i < part->nblocks; i++)
+        if (part->blocks[i].at_part < part->decay && n < DSF_CODED_TENSORS)
+            matrices[n++] =
+                (struct dsf_coded_tensor){ part->blocks[i].at_part,
+                                           part->blocks[i].rows *
+                                               part->blocks[i].cols };
+    if (coding->ntensors == 0)
+        return;
+    dsf_coding_by_tensor(coding, n, matrices);
+    if (coding->ntensors == 0)
+        coding->coded = 0;
 }
 
 bool dsf_compress_param(const struct dsf_job *job, const struct dsf_unit *unit,
@@ -351,6 +390,10 @@ static int compress_decide(void *part, struct dsflow_plan *plan,
                       "none where precision.gradients is not fp32, as what is "
                       "coded was rounded before",
                       err);
+    if (names_format(keys->params) &&
+        dsflow_wire_format_find(keys->params)->encode_by != NULL)
+        return refuse(plan, "params", keys->params,
+                      "a format in which zeroes stay zeroes", err);
     if (names_format(keys->params) && !dsf_keeps_masters(plan->job))
         return refuse(plan, "params", keys->params,
                       "none where precision.master is false, as masters have "

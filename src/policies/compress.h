@@ -7,6 +7,7 @@
 
 #include "config/job.h"
 #include "model/model.h"
+#include "model/parts.h"
 #include "plan/plan.h"
 #include "tasks/coding.h"
 
@@ -14,6 +15,10 @@
 bool dsf_compress_gradient(const struct dsf_job *job,
                            const struct dsf_unit *unit,
                            struct dsf_coding *coding);
+
+/* How the gradient of a part is sent, where that of its unit is sent as
+ * `coding` says. Each tensor rank has scales of its own pieces of tensors. */
+void dsf_compress_part(const struct dsf_part *part, struct dsf_coding *coding);
 
 /* What is kept of the error of a group: its number, from 1 on (graph.h: kept),
  * and the type of its numbers. */

@@ -2,6 +2,7 @@
 #include "policies/tensor_private.h"
 
 #include "base/alloc.h"
+#include "policies/compress.h"
 
 #include <stdlib.h>
 
@@ -103,11 +104,9 @@ static void update_part(struct dsf_tensors *s,
     if (task->op->update)
         describe_part(s, part, args);
     if (task->op == &dsf_op_add_recoded)
-        dsf_coding_fit(&((struct dsf_add_recoded_args *)args)->coding,
-                       part->block, part->decay);
+        dsf_compress_part(part, &((struct dsf_add_recoded_args *)args)->coding);
     if (task->op == &dsf_op_feed_back)
-        dsf_coding_fit(&((struct dsf_feed_back_args *)args)->coding,
-                       part->block, part->decay);
+        dsf_compress_part(part, &((struct dsf_feed_back_args *)args)->coding);
     dsf_add_like(s->out, task, task->op, args,
                  dsf_tensor_rank(s, part->part % s->parts), task->fresh,
                  task->ndata, data);

@@ -3,6 +3,9 @@
 
 #include <dsflow/dtype.h>
 
+#include "kernels/kernels.h"
+#include "kernels/wire_blocks.h"
+
 #include <string.h>
 
 bool dsf_coding_is_block(int64_t block)
@@ -28,44 +31,151 @@ void dsf_coding_fit(struct dsf_coding *c, int64_t cut, int64_t matrices)
     c->coded = matrices / c->block * c->block;
 }
 
-/* How many of numbers at .. at+elems are coded. */
-static int64_t count_coded(const struct dsf_coding *c, int64_t at,
-                           int64_t elems)
+void dsf_coding_by_tensor(struct dsf_coding *c, unsigned n,
+                          const struct dsf_coded_tensor *matrices)
 {
-    int64_t n = c->coded - at;
+    c->ntensors = 0;
+    memset(c->tensors, 0, sizeof(c->tensors));
+    for (unsigned i = 0; i < n && i < DSF_CODED_TENSORS; i++) {
+        int64_t from = (matrices[i].at + c->block - 1) / c->block * c->block;
+        int64_t to = (matrices[i].at + matrices[i].elems) / c->block * c->block;
 
-    return n < 0 ? 0 : n > elems ? elems : n;
+        if (from < to)
+            c->tensors[c->ntensors++] =
+                (struct dsf_coded_tensor){ from, to - from };
+    }
+}
+
+/* Numbers from `at` on that are coded, and follow each other, or that are not.
+ */
+struct run {
+    bool coded;
+    int64_t tensor; /* that they are of */
+    int64_t elems;
+};
+
+static struct run run_at(const struct dsf_coding *c, int64_t at, int64_t most)
+{
+    struct run r = { .elems = most };
+    int64_t end = c->coded;
+
+    r.coded = c->ntensors == 0 && at < c->coded;
+    for (int64_t i = 0; i < c->ntensors; i++) {
+        const struct dsf_coded_tensor *t = &c->tensors[i];
+
+        if (at >= t->at + t->elems)
+            continue;
+        r.coded = at >= t->at;
+        r.tensor = i;
+        end = r.coded ? t->at + t->elems : t->at;
+        break;
+    }
+    if (end > at && end - at < most)
+        r.elems = end - at;
+    return r;
+}
+
+static int64_t run_bytes(const struct dsf_coding *c, const struct run *r)
+{
+    const struct dsflow_wire_format *f = dsflow_wire_format_find(c->format);
+
+    return r->coded ? r->elems / c->block * (int64_t)f->bytes((size_t)c->block)
+                    : (int64_t)dsflow_dtype_bytes(DSFLOW_FP32, r->elems);
 }
 
 int64_t dsf_coding_bytes(const struct dsf_coding *c, int64_t at, int64_t elems)
 {
-    const struct dsflow_wire_format *f = dsflow_wire_format_find(c->format);
-    int64_t coded = count_coded(c, at, elems);
+    int64_t bytes = 0, end = at + elems;
+    struct run r;
 
-    return coded / c->block * (int64_t)f->bytes((size_t)c->block) +
-           (int64_t)dsflow_dtype_bytes(DSFLOW_FP32, elems - coded);
+    for (; at < end; at += r.elems) {
+        r = run_at(c, at, end - at);
+        bytes += run_bytes(c, &r);
+    }
+    return bytes;
 }
 
-void dsf_coding_encode(const struct dsf_coding *c, int64_t at, int64_t elems,
-                       const float *in, uint8_t *out)
+/* As dsf_square_sum has it of some numbers at a time. */
+struct dsf_scales dsf_coding_scales(const struct dsf_coding *c,
+                                    const float *unit)
 {
-    int64_t coded = count_coded(c, at, elems);
+    enum { SOME = 2048 };
+    struct dsf_scales scales = { { 0 } };
 
-    dsflow_wire_format_find(c->format)->encode((size_t)c->block, in, out,
-                                               (size_t)(coded / c->block));
-    memcpy(out + dsf_coding_bytes(c, at, coded), in + coded,
-           (size_t)(elems - coded) * sizeof(*in));
+    for (int64_t i = 0; i < c->ntensors; i++) {
+        const struct dsf_coded_tensor *t = &c->tensors[i];
+        double squares = 0;
+
+        for (int64_t k = 0, n; k < t->elems; k += n) {
+            n = t->elems - k < SOME ? t->elems - k : SOME;
+            squares += dsf_square_sum(unit + t->at + k, (size_t)n);
+        }
+        scales.of[i] = dsf_wire1_scale(squares, (size_t)t->elems);
+    }
+    return scales;
+}
+
+void dsf_coding_encode(const struct dsf_coding *c,
+                       const struct dsf_scales *scales, int64_t at,
+                       int64_t elems, const float *in, uint8_t *out)
+{
+    const struct dsflow_wire_format *f = dsflow_wire_format_find(c->format);
+    const int64_t end = at + elems;
+    struct run r;
+
+    for (; at < end; at += r.elems) {
+        const size_t block = (size_t)c->block;
+
+        r = run_at(c, at, end - at);
+        if (!r.coded)
+            memcpy(out, in, (size_t)r.elems * sizeof(*in));
+        else if (c->ntensors > 0 && scales != NULL)
+            f->encode_by(block, scales->of[r.tensor], in, out,
+                         (size_t)r.elems / block);
+        else
+            f->encode(block, in, out, (size_t)r.elems / block);
+        in += r.elems;
+        out += run_bytes(c, &r);
+    }
 }
 
 void dsf_coding_decode(const struct dsf_coding *c, int64_t at, int64_t elems,
                        const uint8_t *in, float *out)
 {
-    int64_t coded = count_coded(c, at, elems);
+    const struct dsflow_wire_format *f = dsflow_wire_format_find(c->format);
+    const int64_t end = at + elems;
+    struct run r;
 
-    dsflow_wire_format_find(c->format)->decode((size_t)c->block, in, out,
-                                               (size_t)(coded / c->block));
-    memcpy(out + coded, in + dsf_coding_bytes(c, at, coded),
-           (size_t)(elems - coded) * sizeof(*out));
+    for (; at < end; at += r.elems) {
+        r = run_at(c, at, end - at);
+        if (r.coded)
+            f->decode((size_t)c->block, in, out, (size_t)(r.elems / c->block));
+        else
+            memcpy(out, in, (size_t)r.elems * sizeof(*out));
+        in += run_bytes(c, &r);
+        out += r.elems;
+    }
+}
+
+/* Are the tensors whole blocks, one behind the other, of a format that has a
+ * scale for each? */
+static bool are_tensors(const struct dsf_coding *c)
+{
+    int64_t end = 0;
+
+    if (c->ntensors < 0 || c->ntensors > DSF_CODED_TENSORS ||
+        (c->ntensors > 0 &&
+         dsflow_wire_format_find(c->format)->encode_by == NULL))
+        return false;
+    for (int64_t i = 0; i < c->ntensors; i++) {
+        const struct dsf_coded_tensor *t = &c->tensors[i];
+
+        if (t->at < end || t->at % c->block != 0 || t->elems < c->block ||
+            t->elems % c->block != 0)
+            return false;
+        end = t->at + t->elems;
+    }
+    return true;
 }
 
 /* Does a block take some bytes, and no more than in fp32? */
@@ -91,6 +201,12 @@ int dsf_coding_check(const struct dsf_coding *c, const char *op, int64_t at,
                            "a multiple of %d, and whole blocks",
                            op, (long long)c->block, (long long)c->coded,
                            DSFLOW_WIRE_FORMAT_STEP);
+    if (!are_tensors(c))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %lld tensors of format %s: expected whole "
+                           "blocks, in order, of a format with a scale for "
+                           "each",
+                           op, (long long)c->ntensors, c->format);
     if (at < 0 || elems < 0 || at % c->block != 0 || elems % c->block != 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: %lld numbers from %lld on: expected whole "
@@ -98,4 +214,19 @@ int dsf_coding_check(const struct dsf_coding *c, const char *op, int64_t at,
                            op, (long long)elems, (long long)at,
                            (long long)c->block);
     return DSFLOW_OK;
+}
+
+int dsf_coding_check_whole(const struct dsf_coding *c, const char *op,
+                           int64_t at, int64_t elems, struct dsflow_err *err)
+{
+    const struct dsf_coded_tensor *last;
+
+    if (c->ntensors == 0)
+        return DSFLOW_OK;
+    last = &c->tensors[c->ntensors - 1];
+    if (at == 0 && last->at + last->elems <= elems)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: %lld numbers from %lld on: expected whole tensors",
+                       op, (long long)elems, (long long)at);
 }

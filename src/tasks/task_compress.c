@@ -97,6 +97,9 @@ static int add_recoded_check(const struct dsflow_case *c,
     int status =
         dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
 
+    if (status == DSFLOW_OK)
+        status = dsf_coding_check_whole(&a->coding, c->op->name, a->at,
+                                        a->elems, err);
     for (unsigned i = 0; i < c->n && status == DSFLOW_OK; i++)
         status = dsf_range_check(
             c, i, DSFLOW_FP32, i == 0 ? a->into_at : a->from_at, a->elems, err);
@@ -128,7 +131,7 @@ static size_t tree_scratch(const struct dsflow_case *c, unsigned terms)
 
 static size_t add_recoded_scratch(const struct dsflow_case *c)
 {
-    return tree_scratch(c, c->n);
+    return tree_scratch(c, c->n) + c->n * sizeof(struct dsf_scales);
 }
 
 static void add_recoded_slice(void *args, int64_t from, int64_t elems,
@@ -162,6 +165,9 @@ static int compress_check(const struct dsflow_case *c, struct dsflow_err *err)
     int status =
         dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
 
+    if (status == DSFLOW_OK)
+        status = dsf_coding_check_whole(&a->coding, c->op->name, a->at,
+                                        a->elems, err);
     if (status == DSFLOW_OK)
         status = dsf_range_check(c, 0, DSFLOW_FP32, a->from, a->elems, err);
     if (status == DSFLOW_OK)

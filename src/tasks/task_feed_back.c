@@ -51,6 +51,9 @@ static int feed_back_check(const struct dsflow_case *c, struct dsflow_err *err)
         dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
 
     if (status == DSFLOW_OK)
+        status = dsf_coding_check_whole(&a->coding, c->op->name, a->at,
+                                        a->elems, err);
+    if (status == DSFLOW_OK)
         status = args_check(c, err);
     if (status == DSFLOW_OK)
         status = dsf_control_check(c, CONTROL, err);

@@ -52,10 +52,19 @@ static const struct dsflow_wire_format formats[] = {
       .bytes = dsf_wire4_bytes,
       .encode = dsf_wire4_encode,
       .decode = dsf_wire4_decode },
+    { .abi = DSFLOW_WIRE_FORMAT_ABI,
+      .name = "sign",
+      .summary = "a thirty-second: signs, with a scale a tensor",
+      .block = DSFLOW_WIRE_FORMAT_MOST,
+      .error = 1,
+      .bytes = dsf_wire1_bytes,
+      .encode = dsf_wire1_encode,
+      .decode = dsf_wire1_decode,
+      .encode_by = dsf_wire1_encode_by },
 };
 
 static const void *const builtin[] = { &formats[0], &formats[1], &formats[2],
-                                       NULL };
+                                       &formats[3], NULL };
 
 /* --- what may be registered ----------------------------------------------- */
 

@@ -401,8 +401,8 @@ static void pack(size_t n, enum dsflow_dtype format, const char *name)
     free(copy);
 }
 
-/* What ranks send each other, in blocks of 8 or 4 bits, against a copy of the
- * numbers that it is made of. */
+/* What ranks send each other, in blocks of 8, 4 or 1 bits, against a copy of
+ * the numbers that it is made of. */
 static void wire(size_t n, size_t block, int bits)
 {
     float *whole = numbers(n, 1), *copy = numbers(n, 1);
@@ -412,11 +412,13 @@ static void wire(size_t n, size_t block, int bits)
     for (unsigned i = 0; i <= repetitions; i++) {
         double t0 = now(), t1, t2, t3;
 
-        (bits == 8 ? dsf_wire8_encode : dsf_wire4_encode)(block, whole, packed,
-                                                          n / block);
+        (bits == 8   ? dsf_wire8_encode
+         : bits == 4 ? dsf_wire4_encode
+                     : dsf_wire1_encode)(block, whole, packed, n / block);
         t1 = now();
-        (bits == 8 ? dsf_wire8_decode : dsf_wire4_decode)(block, packed, whole,
-                                                          n / block);
+        (bits == 8   ? dsf_wire8_decode
+         : bits == 4 ? dsf_wire4_decode
+                     : dsf_wire1_decode)(block, packed, whole, n / block);
         t2 = now();
         memcpy(copy, whole, n * sizeof(float));
         t3 = now();

@@ -343,6 +343,13 @@ const char *const mesh_trials[] = {
                           "compress.block=48 precision.compute=fp16 " ALL_CPU,
     "llama " GRADS("int8") "compress.error=fp32 mesh.data=2 zero.reduce=micro "
                            "zero.stage=2 batch.groups=4 model.tied=false",
+    /* A scale for each tensor of a group. */
+    "gpt2 " GRADS("sign") "mesh.data=2 batch.groups=8",
+    "llama " GRADS("sign") "compress.error=int8 mesh.data=4 zero.stage=2 "
+                           "batch.groups=8 mesh.pipeline=2",
+    "gpt2 " GRADS("sign") "compress.error=fp32 mesh.data=8 zero.stage=3 "
+                          "zero.keep=0 " ALL_NVME,
+    "gpt2 " GRADS("sign") "mesh.data=2 mesh.tensor=2 zero.stage=1",
     "gpt2 " PARAMS("int8") "mesh.data=2",
     "gpt2 " PARAMS("int8") "mesh.data=4 zero.stage=1 precision.compute=bf16",
     "gpt2 " PARAMS("int8") "mesh.data=2 zero.stage=2 mesh.pipeline=2",

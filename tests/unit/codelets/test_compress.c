@@ -215,6 +215,55 @@ static void a_sum_of_one_is_what_recode_makes(void **state)
     assert_memory_equal(got, sum, sizeof(sum));
 }
 
+/* Two matrices and a vector behind them, with padding: each has a scale, and
+ * what is not wholly of one is as it was. */
+static void a_tensor_has_one_scale(void **state)
+{
+    const struct dsf_coded_tensor of[] = { { 0, 5 * BLOCK + 7 },
+                                           { 5 * BLOCK + 16, 9 * BLOCK } };
+    const struct dsf_coded_tensor coded_of[] = { { 0, 5 * BLOCK },
+                                                 { 6 * BLOCK, 8 * BLOCK } };
+    struct dsf_coding c = coding_of("sign");
+    struct dsflow_buf bufs[3] = { floats(got, CUT) };
+    int64_t all;
+
+    fill();
+    for (int i = 0; i < UNIT; i++)
+        x[1][i] = i < 5 * BLOCK ? x[1][i] * 3 : 0;
+    dsf_coding_by_tensor(&c, 2, of);
+    assert_int_equal(c.ntensors, 2);
+    assert_memory_equal(c.tensors, coded_of, sizeof(coded_of));
+    sum_all(&c, 1);
+    for (int i = 0; i < UNIT; i++) {
+        const bool first = i < 5 * BLOCK;
+
+        if (!first && (i < 6 * BLOCK || i >= 14 * BLOCK)) {
+            assert_true(sum[i] == x[0][i]);
+            continue;
+        }
+        assert_true(fabsf(sum[i]) == fabsf(sum[first ? 0 : 6 * BLOCK]));
+        assert_true((sum[i] < 0) == (x[0][i] < 0));
+    }
+    assert_true(fabsf(sum[0]) != fabsf(sum[6 * BLOCK]));
+    /* Ranges of what several have coded. */
+    sum_all(&c, 2);
+    for (int m = 0; m < 2; m++) {
+        all = compress(&c, x[m], 0, UNIT, coded[m]);
+        bufs[m + 1] = bytes(coded[m], all);
+    }
+    assert_int_equal(all, 13 * (4 + BLOCK / 8) + (UNIT - 13 * BLOCK) * 4);
+    for (int64_t at = 0; at < UNIT; at += CUT) {
+        const struct dsf_compressed_args a = { .coding = c,
+                                               .elems = CUT,
+                                               .at = at };
+
+        run(&dsf_codelet_add_compressed, &a, 3, bufs);
+        assert_memory_equal(got, sum + at, CUT * sizeof(float));
+    }
+    /* What was 0 is +, where it is of a tensor that is not all zeroes. */
+    assert_true(sum[UNIT - 1] == x[0][UNIT - 1]);
+}
+
 /* Pieces of an update that offload cuts, and what the simulator hears. */
 static void a_task_is_cut_between_blocks(void **state)
 {
@@ -267,6 +316,9 @@ static void bytes_are_those_of_the_formula(void **state)
                      c.coded / 2 + c.coded / BLOCK * 4);
     c = coding_of("bf16");
     assert_int_equal(dsf_coding_bytes(&c, 0, c.coded), 2 * c.coded);
+    c = coding_of("sign");
+    assert_int_equal(dsf_coding_bytes(&c, 0, c.coded),
+                     c.coded / 8 + c.coded / BLOCK * 4);
 }
 
 static void refused(const struct dsflow_op *op, const void *args, int64_t n,
@@ -294,6 +346,20 @@ static void what_is_no_block_is_refused(void **state)
             "recode: blocks of 24, 1008 numbers of them: expected a multiple "
             "of 16, and whole blocks");
     a.coding.block = BLOCK;
+    {
+        struct dsf_compress_args part = {
+            .coding = coding_of("sign"), .elems = CUT, .at = CUT, .out_at = CUT
+        };
+
+        dsf_coding_by_tensor(&part.coding, 1,
+                             &(struct dsf_coded_tensor){ 0, UNIT / 2 });
+        refused(&dsf_op_compress, &part, UNIT,
+                "compress: 96 numbers from 96 on: expected whole tensors");
+        strcpy(part.coding.format, "int8");
+        refused(&dsf_op_compress, &part, UNIT,
+                "compress: 1 tensors of format int8: expected whole blocks, in "
+                "order, of a format with a scale for each");
+    }
     strcpy(a.coding.format, "int3");
     refused(&dsf_op_recode, &a, UNIT, "recode: format int3: there is none");
 }
@@ -305,6 +371,7 @@ int main(void)
         cmocka_unit_test(shards_are_what_the_whole_unit_is),
         cmocka_unit_test(ranges_of_a_sum_are_those_of_the_whole),
         cmocka_unit_test(a_sum_of_one_is_what_recode_makes),
+        cmocka_unit_test(a_tensor_has_one_scale),
         cmocka_unit_test(a_task_is_cut_between_blocks),
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(what_is_no_block_is_refused),

@@ -79,10 +79,12 @@ static void reference(const struct dsf_feed_back_args *a, bool anew,
 {
     static uint8_t coded[UNIT * 4];
     static float sent[UNIT];
+    struct dsf_scales scales;
 
     for (int i = 0; i < UNIT; i++)
         sum[i] = fmaf(scale, anew ? 0 : old[i], grad[i]);
-    dsf_coding_encode(&a->coding, 0, UNIT, sum, coded);
+    scales = dsf_coding_scales(&a->coding, sum);
+    dsf_coding_encode(&a->coding, &scales, 0, UNIT, sum, coded);
     dsf_coding_decode(&a->coding, 0, UNIT, coded, sent);
     for (int i = 0; i < UNIT; i++) {
         float before = anew ? 0 : old[i];
@@ -207,7 +209,7 @@ static void what_is_lost_is_sent_later(void **state)
     for (int step = 1; step <= STEPS; step++) {
         memcpy(x, g, sizeof(x));
         run(&a, DSFLOW_FP32, step, 1, x, e);
-        dsf_coding_encode(&a.coding, 0, UNIT, x, coded);
+        dsf_coding_encode(&a.coding, NULL, 0, UNIT, x, coded);
         dsf_coding_decode(&a.coding, 0, UNIT, coded, sent);
         for (int i = 0; i < UNIT; i++) {
             mean[i] += (double)sent[i] / STEPS;

@@ -1,5 +1,5 @@
-/* test_wire_blocks.c - numbers in 8 and 4 bits: each byte is that of a plain
- * reference, with every set of instructions. */
+/* test_wire_blocks.c - numbers in 8 and 4 bits, and signs: each byte is that of
+ * a plain reference, with every set of instructions. */
 #include "unit/kernels/numeric.h"
 
 #include "base/random.h"
@@ -94,12 +94,39 @@ static int code_ref(float x, float s, int bits)
     return code < -half ? -half : code > half - 1 ? half - 1 : code;
 }
 
+/* Signs: the root of the mean square, but for its last bit, which is that of
+ * the order in which squares are added up. */
+static size_t signs_ref(const float *x, size_t n, uint8_t *bytes, float *back)
+{
+    const float s = dsf_wire1_scale(dsf_square_sum(x, n), n);
+    long double squares = 0;
+
+    for (size_t i = 0; i < n; i++)
+        squares += (long double)x[i] * (long double)x[i];
+    squares = sqrtl(squares / (long double)n);
+    if (isfinite(squares))
+        assert_true(fabsl((long double)s - squares) <=
+                    squares * 0x1p-23L + 0x1p-149L);
+    else
+        assert_true(isnan(s));
+    memcpy(bytes, &s, sizeof(s));
+    bytes += sizeof(s);
+    memset(bytes, 0, n / 8);
+    for (size_t i = 0; i < n; i++) {
+        back[i] = x[i] < 0 ? -s : s;
+        bytes[i / 8] |= (uint8_t)((x[i] < 0) << i % 8);
+    }
+    return sizeof(s) + n / 8;
+}
+
 /* The bytes, and what becomes of the numbers. */
 static size_t block_ref(const float *x, size_t n, int bits, uint8_t *bytes,
                         float *back)
 {
     const float s = scale_ref(x, n, bits);
 
+    if (bits == 1)
+        return signs_ref(x, n, bytes, back);
     memcpy(bytes, &s, sizeof(s));
     bytes += sizeof(s);
     memset(bytes, 0, n * (size_t)bits / 8);
@@ -125,6 +152,7 @@ static const struct format {
 } formats[] = {
     { 8, dsf_wire8_encode, dsf_wire8_decode, dsf_wire8_bytes },
     { 4, dsf_wire4_encode, dsf_wire4_decode, dsf_wire4_bytes },
+    { 1, dsf_wire1_encode, dsf_wire1_decode, dsf_wire1_bytes },
 };
 
 static bool same(const float *a, const float *b, size_t n)
@@ -159,7 +187,7 @@ static void check_blocks(void)
         const size_t n = sizes[i % 64 == 0 ? NSIZES - 1 : i % (NSIZES - 1)];
 
         fill(x, n, &state);
-        for (size_t f = 0; f < 2; f++)
+        for (size_t f = 0; f < 3; f++)
             check_block(&formats[f], x, n);
     }
 }
@@ -179,7 +207,7 @@ static void check_runs(void)
 
     for (size_t i = 0; i < RUN; i++)
         fill(x + i * N, N, &state);
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < 3; k++) {
         const struct format *f = &formats[k];
         const size_t bytes = f->bytes(N);
         struct guarded packed = guarded_new(RUN * bytes);

@@ -1,0 +1,88 @@
+/* loops_signs.h - signs of numbers with a scale for each block (wire_blocks.h),
+ * and what coding takes from gradients, for the next ones. IEEE arithmetic in a
+ * fixed order: every set of instructions gives the same bits.
+ */
+#ifndef DSF_KERNELS_LOOPS_SIGNS_H
+#define DSF_KERNELS_LOOPS_SIGNS_H
+
+#include "kernels/wire_blocks.h"
+
+/* Numbers whose signs take whole bytes. */
+enum { SIGNS = VW < 8 ? 8 : VW };
+
+static void wire1_encode(size_t block, float scale, const float *in,
+                         uint8_t *out, size_t n)
+{
+    for (; n > 0; n--, in += block, out += dsf_wire1_bytes(block)) {
+        uint8_t *codes = out + sizeof(scale);
+
+        memcpy(out, &scale, sizeof(scale));
+        for (size_t i = 0; i < block; i += SIGNS) {
+            uint32_t signs = 0;
+
+            UNROLL
+            for (size_t k = 0; k < SIGNS; k += VW)
+                signs |= vnegative(vload(in + i + k, VW)) << k;
+            for (size_t k = 0; k < SIGNS; k += 8)
+                codes[(i + k) / 8] = (uint8_t)(signs >> k);
+        }
+    }
+}
+
+static void wire1_decode(size_t block, const uint8_t *in, float *out, size_t n)
+{
+    for (; n > 0; n--, out += block, in += dsf_wire1_bytes(block)) {
+        const uint8_t *codes = in + DSF_WIRE_SCALE;
+        float scale;
+        vf s;
+
+        memcpy(&scale, in, sizeof(scale));
+        s = vset(scale);
+        for (size_t i = 0; i < block; i += SIGNS) {
+            uint32_t signs = 0;
+
+            for (size_t k = 0; k < SIGNS; k += 8)
+                signs |= (uint32_t)codes[(i + k) / 8] << k;
+            UNROLL
+            for (size_t k = 0; k < SIGNS; k += VW)
+                vstore(out + i + k, vnegate(s, signs >> k), VW);
+        }
+    }
+}
+
+static void error_add(const struct dsf_error_step *s, const float *error,
+                      float *x, size_t n)
+{
+    const vf scale = vset(s->scale);
+
+    for (size_t i = 0; i < n; i += VW) {
+        size_t k = n - i < VW ? n - i : VW;
+
+        vstore(x + i, vfma_exact(scale, vload(error + i, k), vload(x + i, k)),
+               k);
+    }
+}
+
+INLINE vf finite_or(vf a, vf b)
+{
+    const vu none = { 0 };
+    vu bits = (vu)a;
+
+    return (vf)choose(below(bits & 0x7fffffff, none + 0x7f800000), bits, (vu)b);
+}
+
+static void error_keep(const struct dsf_error_step *s, const float *x,
+                       const float *sent, float *error, size_t n)
+{
+    const vf beta = vset(s->beta), rest = vset(s->rest / s->scale);
+
+    for (size_t i = 0; i < n; i += VW) {
+        size_t k = n - i < VW ? n - i : VW;
+        vf was = vload(error + i, k);
+        vf now = vload(x + i, k) - vload(sent + i, k);
+
+        vstore(error + i, finite_or(vfma_exact(beta, was, rest * now), was), k);
+    }
+}
+
+#endif
