@@ -51,6 +51,22 @@ int dsf_file_open(const char *path, int *fd, int64_t *bytes,
     return DSFLOW_OK;
 }
 
+bool dsf_file_is_in(const char *folder, const char *name)
+{
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+    bool is = access(path, F_OK) == 0;
+
+    free(path);
+    return is;
+}
+
+bool dsf_file_is_folder(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 static int read_all(int fd, const char *path, char *to, size_t room, size_t *n,
                     struct dsflow_err *err)
 {

@@ -3,6 +3,7 @@
 #define DSF_BASE_FILE_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <dsflow/error.h>
@@ -21,6 +22,10 @@ int dsf_file_read(int fd, const char *path, int64_t bytes, int64_t at, void *to,
  * free it. */
 int dsf_file_load(const char *path, int64_t most, char **text, size_t *n,
                   struct dsflow_err *err);
+
+/* Is there anything of that name in the folder? Is the path a folder? */
+bool dsf_file_is_in(const char *folder, const char *name);
+bool dsf_file_is_folder(const char *path);
 
 /* JSON in which no object has a key twice. Errors name the line: `path` is for
  * messages only. */

@@ -187,3 +187,16 @@ double dsf_thread_seconds(void)
 {
     return seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
+
+const char *dsf_shape_str(unsigned ndims, const int64_t *dims, char *text,
+                           size_t size)
+{
+    size_t at = (size_t)snprintf(text, size, "[");
+
+    for (unsigned d = 0; d < ndims && at < size; d++)
+        at += (size_t)snprintf(text + at, size - at, "%s%lld",
+                               d > 0 ? ", " : "", (long long)dims[d]);
+    if (at < size)
+        snprintf(text + at, size - at, "]");
+    return text;
+}

@@ -23,6 +23,10 @@ struct dsf_text dsf_real_text(double x);
  * them is not known. */
 struct dsf_text dsf_against_text(double measured, double predicted);
 
+/* The shape of a tensor: "[2, 3]", in `text`, which is returned. */
+const char *dsf_shape_str(unsigned ndims, const int64_t *dims, char *text,
+                           size_t size);
+
 /* The same number; a NaN without the sign that printf would show. */
 double dsf_unsigned_nan(double x);
 

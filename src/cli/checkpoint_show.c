@@ -6,7 +6,7 @@
 #include "base/safetensors.h"
 #include "base/units.h"
 #include "cli/torch_tree.h"
-#include "import/found.h"
+#include "foreign/found.h"
 
 #include <ctype.h>
 #include <dirent.h>

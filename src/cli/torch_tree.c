@@ -19,16 +19,11 @@ enum {
 
 char *dsf_dims_text(const int64_t *dims, unsigned ndims)
 {
-    char text[256] = "[";
-    size_t at = 1;
+    char text[256];
 
-    if (ndims == 0)
-        return dsf_xstrdup("one number");
-    for (unsigned d = 0; d < ndims && at < sizeof(text) - 24; d++)
-        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%lld",
-                               d > 0 ? ", " : "", (long long)dims[d]);
-    snprintf(text + at, sizeof(text) - at, "]");
-    return dsf_xstrdup(text);
+    return dsf_xstrdup(ndims == 0
+                           ? "one number"
+                           : dsf_shape_str(ndims, dims, text, sizeof(text)));
 }
 
 /* Text in quotes, without what a terminal could not show. */

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* A number of at most 6 digits behind `word`; NULL: something else. */
 static const char *number(const char *at, const char *word, int *value)
@@ -31,11 +29,9 @@ static bool ends(const char *at, const char *end)
     return at != NULL && strcmp(at, end) == 0;
 }
 
-/* What a file is by its name; false: nothing of DeepSpeed's. */
-static bool name_file(const char *name, struct dsf_folder_file *f)
+bool dsf_folder_file(const char *name, struct dsf_folder_file *f)
 {
-    static const char *const precisions[] = { "bf16_", "fp16_", "" };
-    const char *at;
+    const char *at = name, *rest;
 
     *f = (struct dsf_folder_file){ .rank = -1, .model = -1, .layer = -1 };
     f->kind = DSF_FOLDER_MODEL;
@@ -43,22 +39,21 @@ static bool name_file(const char *name, struct dsf_folder_file *f)
         return true;
     f->kind = DSF_FOLDER_LAYER;
     at = number(name, "layer_", &f->layer);
-    if (ends(at, "-model_states.pt"))
+    if (ends(at, "-model_states.pt") ||
+        ends(number(at, "-model_", &f->model), "-model_states.pt"))
         return true;
-    if (ends(number(at, "-model_", &f->model), "-model_states.pt"))
+    at = name;
+    f->layer = f->model = -1;
+    f->bf16 = strncmp(name, "bf16_", 5) == 0;
+    if (f->bf16 || strncmp(name, "fp16_", 5) == 0)
+        at += 5;
+    rest =
+        number(number(at, "zero_pp_rank_", &f->rank), "_mp_rank_", &f->model);
+    f->kind =
+        ends(rest, "_model_states.pt") ? DSF_FOLDER_SHARD : DSF_FOLDER_OPTIM;
+    if (ends(rest, "_model_states.pt") || ends(rest, "_optim_states.pt"))
         return true;
-    for (size_t i = 0; i < sizeof(precisions) / sizeof(*precisions); i++) {
-        size_t n = strlen(precisions[i]);
-
-        if (strncmp(name, precisions[i], n) != 0)
-            continue;
-        at = number(number(name + n, "zero_pp_rank_", &f->rank), "_mp_rank_",
-                    &f->model);
-        f->kind =
-            ends(at, "_model_states.pt") ? DSF_FOLDER_SHARD : DSF_FOLDER_OPTIM;
-        if (ends(at, "_model_states.pt") || ends(at, "_optim_states.pt"))
-            return true;
-    }
+    *f = (struct dsf_folder_file){ .rank = -1, .model = -1, .layer = -1 };
     f->kind = DSF_FOLDER_EXPERT;
     return strncmp(name, "expp_rank_", 10) == 0 ||
            (strncmp(name, "layer_", 6) == 0 &&
@@ -78,13 +73,6 @@ static int by_place(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 static void list(struct dsf_folder *f)
 {
     DIR *d = opendir(f->path);
@@ -94,7 +82,7 @@ static void list(struct dsf_folder *f)
     while (d != NULL && (e = readdir(d)) != NULL) {
         struct dsf_folder_file file;
 
-        if (!name_file(e->d_name, &file))
+        if (!dsf_folder_file(e->d_name, &file))
             continue;
         file.name = dsf_xstrdup(e->d_name);
         dsf_grow(&f->files, &f->cap, f->n + 1, sizeof(*f->files));
@@ -104,7 +92,7 @@ static void list(struct dsf_folder *f)
         closedir(d);
     if (f->n > 0)
         qsort(f->files, f->n, sizeof(*f->files), by_place);
-    f->universal = is_folder(zero);
+    f->universal = dsf_file_is_folder(zero);
     free(zero);
 }
 
@@ -140,21 +128,13 @@ static char *find_trainers(const char *path)
     return newest < 0 ? NULL : dsf_xasprintf("%s/checkpoint-%d", path, newest);
 }
 
-static bool has(const char *path, const char *name)
-{
-    char *file = dsf_xasprintf("%s/%s", path, name);
-    bool found = access(file, F_OK) == 0;
-
-    free(file);
-    return found;
-}
-
 static int fail_empty(const char *path, struct dsflow_err *err)
 {
     char *trainers;
     int status;
 
-    if (has(path, "trainer_state.json") && has(path, "optimizer.pt"))
+    if (dsf_file_is_in(path, "trainer_state.json") &&
+        dsf_file_is_in(path, "optimizer.pt"))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: the Trainer wrote it without DeepSpeed, and "
                            "optimizer.pt does not say which moments are of "
@@ -183,7 +163,7 @@ static int take_tag(struct dsf_folder *f, const char *path, const char *tag,
                            path, from, tag);
     free(f->path);
     f->path = dsf_xasprintf("%s/%s", path, tag);
-    if (!is_folder(f->path))
+    if (!dsf_file_is_folder(f->path))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: %s: %.60s: there is no such folder in it", path,
                            from, tag);
@@ -198,7 +178,7 @@ int dsf_folder_open(struct dsf_folder *f, const char *path, const char *tag,
     int status = DSFLOW_OK;
 
     *f = (struct dsf_folder){ .path = dsf_xstrdup(path) };
-    if (!is_folder(path))
+    if (!dsf_file_is_folder(path))
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: there is no such folder",
                            path);
     if (tag != NULL)

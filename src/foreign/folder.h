@@ -18,7 +18,12 @@ struct dsf_folder_file {
     char *name;
     enum dsf_folder_kind kind;
     int rank, model, layer; /* of data; of tensor or pipeline; -1: none */
+    bool bf16;              /* "bf16_" is in front of it */
 };
+
+/* What a file is by its name, without `name` of `f`; false: nothing of
+ * DeepSpeed's. */
+bool dsf_folder_file(const char *name, struct dsf_folder_file *f);
 
 /* Its files, by kind, model rank, layer and rank of data. */
 struct dsf_folder {

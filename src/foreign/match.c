@@ -2,6 +2,7 @@
 #include "foreign/match.h"
 
 #include "base/alloc.h"
+#include "base/units.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,8 +57,8 @@ int dsf_match_whole(const struct dsf_source *s, struct dsf_match *m,
             "%s: shape %s: the model of the job makes it "
             "%s",
             from->name,
-            dsf_source_shape(from->ndims, from->dims, has, sizeof(has)),
-            dsf_source_shape(ndims, want, wanted, sizeof(wanted)));
+            dsf_shape_str(from->ndims, from->dims, has, sizeof(has)),
+            dsf_shape_str(ndims, want, wanted, sizeof(wanted)));
     m->transposed = flipped;
     dsf_match_add(m, 0, 0, t->vector ? t->cols : t->rows);
     return DSFLOW_OK;
@@ -140,7 +141,7 @@ static void find_left_over(const struct dsf_scheme *scheme,
 
         if (!t->again && !is_used(all, t) && !scheme->ignores(s, all->model, t))
             say(w, "%s: %s: the model of the job has no place for it", t->name,
-                dsf_source_shape(t->ndims, t->dims, shape, sizeof(shape)));
+                dsf_shape_str(t->ndims, t->dims, shape, sizeof(shape)));
     }
 }
 

@@ -9,33 +9,17 @@
 #include "foreign/megatron_private.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_RANKS = 4096 };
 
 static const char tracker[] = "latest_checkpointed_iteration.txt";
-
-static bool is_there(const char *folder, const char *name)
-{
-    char *path = dsf_xasprintf("%s/%s", folder, name);
-    bool there = access(path, F_OK) == 0;
-
-    free(path);
-    return there;
-}
-
-static bool is_folder(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
 
 /* "_001": a number behind a '_'; NULL: something else. */
 static const char *number(const char *at, int *value)
@@ -104,7 +88,7 @@ bool dsf_megatron_is(const char *path)
 {
     struct seen seen = look(path);
 
-    return is_there(path, tracker) || seen.distcp ||
+    return dsf_file_is_in(path, tracker) || seen.distcp ||
            (seen.tensor > 0 && !seen.deepspeed);
 }
 
@@ -155,7 +139,7 @@ static int read_latest(const char *path, char *name, size_t size,
     char text[64];
     int status = DSFLOW_OK;
 
-    if (is_there(path, tracker)) {
+    if (dsf_file_is_in(path, tracker)) {
         status = read_tracker(path, name, size, err);
     } else if (access(file, F_OK) == 0) {
         read_word(file, text);
@@ -177,7 +161,7 @@ static int find_iteration(struct dsf_megatron_folder *f, const char *path,
     struct seen seen;
     int status;
 
-    if (!is_folder(path))
+    if (!dsf_file_is_folder(path))
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: there is no such folder",
                            path);
     seen = look(path);
@@ -197,7 +181,7 @@ static int find_iteration(struct dsf_megatron_folder *f, const char *path,
                            "it, such as iter_0000100",
                            path, tag);
     f->path = dsf_xasprintf("%s/%s", path, tag);
-    if (!is_folder(f->path))
+    if (!dsf_file_is_folder(f->path))
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: there is no such folder",
                            f->path);
     return DSFLOW_OK;
@@ -306,7 +290,7 @@ static bool is_distributed(const struct dsf_megatron_folder *f)
 
     *strrchr(folder, '/') = '\0';
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        is |= is_there(folder, names[i]);
+        is |= dsf_file_is_in(folder, names[i]);
     free(folder);
     return is;
 }

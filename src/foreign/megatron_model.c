@@ -6,6 +6,7 @@
 #include "foreign/megatron_private.h"
 
 #include "base/alloc.h"
+#include "base/units.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,9 +188,9 @@ static int check_same_shape(const struct dsf_torch_file *file,
         return DSFLOW_OK;
     return dsf_torch_fail(
         file, node, err, "shape %s: in %s it is %s",
-        dsf_source_shape(t->ndims, t->dims, has, sizeof(has)),
+        dsf_shape_str(t->ndims, t->dims, has, sizeof(has)),
         dsf_torch_path(other),
-        dsf_source_shape(as->ndims, as->dims, wanted, sizeof(wanted)));
+        dsf_shape_str(as->ndims, as->dims, wanted, sizeof(wanted)));
 }
 
 /* --- tensors of a source -------------------------------------------------- */

@@ -12,6 +12,7 @@
 #include "foreign/megatron_private.h"
 
 #include "base/alloc.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,8 +85,8 @@ static int take_tensor(const struct optimizer *o,
     return dsf_torch_fail(
         o->file, node, err,
         "shape %s: in the order of the model it is of %s, which has %s; %s",
-        dsf_source_shape(t->ndims, t->dims, has, sizeof(has)), of->name,
-        dsf_source_shape(p->is->ndims, p->is->dims, wanted, sizeof(wanted)),
+        dsf_shape_str(t->ndims, t->dims, has, sizeof(has)), of->name,
+        dsf_shape_str(p->is->ndims, p->is->dims, wanted, sizeof(wanted)),
         with_flag);
 }
 

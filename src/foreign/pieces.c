@@ -2,6 +2,7 @@
 #include "foreign/pieces.h"
 
 #include "base/alloc.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -217,7 +218,7 @@ int dsf_pieces_end(struct dsf_source *s, struct dsflow_err *err)
                     "those of its shape, %s",
                     s->path, t->name, (long long)list->elems,
                     dsf_source_state_str((enum dsf_source_state)k),
-                    dsf_source_shape(t->ndims, t->dims, shape, sizeof(shape)));
+                    dsf_shape_str(t->ndims, t->dims, shape, sizeof(shape)));
             t->has |= 1u << k;
         }
     }

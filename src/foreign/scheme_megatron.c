@@ -4,6 +4,8 @@
 #include "foreign/match.h"
 #include "foreign/megatron_names.h"
 
+#include "base/units.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -109,8 +111,8 @@ static int check_shape(const struct dsf_source_tensor *from,
         return DSFLOW_OK;
     return dsflow_fail(
         err, DSFLOW_EINVAL, "%s: shape %s: the model of the job makes it %s",
-        from->name, dsf_source_shape(from->ndims, from->dims, has, sizeof(has)),
-        dsf_source_shape(ndims, want, wanted, sizeof(wanted)));
+        from->name, dsf_shape_str(from->ndims, from->dims, has, sizeof(has)),
+        dsf_shape_str(ndims, want, wanted, sizeof(wanted)));
 }
 
 /* Heads of queries, keys and values of one group of heads, one after the other:

@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,17 +66,4 @@ const char *dsf_source_state_str(enum dsf_source_state state)
     };
 
     return words[state];
-}
-
-const char *dsf_source_shape(unsigned ndims, const int64_t *dims, char *text,
-                             size_t size)
-{
-    size_t at = (size_t)snprintf(text, size, "[");
-
-    for (unsigned d = 0; d < ndims && at < size; d++)
-        at += (size_t)snprintf(text + at, size - at, "%s%lld",
-                               d > 0 ? ", " : "", (long long)dims[d]);
-    if (at < size)
-        snprintf(text + at, size - at, "]");
-    return text;
 }

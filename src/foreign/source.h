@@ -94,8 +94,4 @@ struct dsf_source_tensor *dsf_source_find(const struct dsf_source *s,
 int64_t dsf_source_elems(const struct dsf_source_tensor *t);
 const char *dsf_source_state_str(enum dsf_source_state state);
 
-/* "[2, 3]", in `text`, which is returned. */
-const char *dsf_source_shape(unsigned ndims, const int64_t *dims, char *text,
-                             size_t size);
-
 #endif

@@ -2,6 +2,8 @@
  * shapes, names of states, tied and frozen ones. */
 #include "foreign/zero_private.h"
 
+#include "base/units.h"
+
 #include <string.h>
 
 int dsf_zero_shape(struct dsf_zero *z, const struct dsf_torch_file *file,
@@ -36,7 +38,7 @@ int dsf_zero_shape(struct dsf_zero *z, const struct dsf_torch_file *file,
             file, shape, err,
             "%s: another shape than in a file before: "
             "expected %s",
-            t->name, dsf_source_shape(t->ndims, t->dims, text, sizeof(text)));
+            t->name, dsf_shape_str(t->ndims, t->dims, text, sizeof(text)));
     t->ndims = shape->n;
     memcpy(t->dims, dims, shape->n * sizeof(*dims));
     return DSFLOW_OK;

@@ -2,8 +2,9 @@
 #include "model/hf.h"
 
 #include "base/alloc.h"
-#include "base/file.h"
 #include "base/half.h"
+#include "base/units.h"
+#include "model/hf_files.h"
 #include "model/hf_tensor.h"
 
 #include <math.h>
@@ -11,125 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-/* Names of tensors and files: no index is near this. */
-#define MOST_INDEX ((int64_t)256 << 20)
-
-/* The files of a model: one, or the shards of an index. */
-struct shards {
-    struct dsf_st_file **files;
-    char **names;
-    size_t n, cap_files, cap_names;
-};
-
-static void close_shards(struct shards *s)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        dsf_st_close(s->files[i]);
-        free(s->names[i]);
-    }
-    free(s->files);
-    free(s->names);
-}
-
-static int open_shard(struct shards *s, const char *folder, const char *name,
-                      struct dsflow_err *err)
-{
-    char *path;
-    int status;
-
-    for (size_t i = 0; i < s->n; i++)
-        if (strcmp(s->names[i], name) == 0)
-            return DSFLOW_OK;
-    path = dsf_xasprintf("%s/%s", folder, name);
-    dsf_grow(&s->files, &s->cap_files, s->n + 1, sizeof(*s->files));
-    dsf_grow(&s->names, &s->cap_names, s->n + 1, sizeof(*s->names));
-    status = dsf_st_open(path, &s->files[s->n], err);
-    if (status == DSFLOW_OK)
-        s->names[s->n++] = dsf_xstrdup(name);
-    free(path);
-    return status;
-}
-
-static bool has_file(const char *folder, const char *name)
-{
-    char *path = dsf_xasprintf("%s/%s", folder, name);
-    bool has = access(path, F_OK) == 0;
-
-    free(path);
-    return has;
-}
-
-/* The files that an index names; they may not leave the folder. */
-static int open_index(struct shards *s, const char *folder, const char *path,
-                      struct dsflow_err *err)
-{
-    json_t *root, *file, *map;
-    const char *tensor;
-    int status = dsf_json_load(path, MOST_INDEX, &root, err);
-
-    if (status < 0)
-        return status;
-    map = json_object_get(root, "weight_map");
-    if (json_object_size(map) == 0)
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: weight_map: expected an object of tensors "
-                             "and files",
-                             path);
-    json_object_foreach(map, tensor, file) {
-        const char *name = json_string_value(file);
-
-        if (status < 0)
-            break;
-        if (name == NULL || strchr(name, '/') != NULL || name[0] == '.' ||
-            name[0] == '\0')
-            status = dsflow_fail(err, DSFLOW_EINVAL,
-                                 "%s: weight_map: %.100s: expected the name "
-                                 "of a file beside it",
-                                 path, tensor);
-        else if (!has_file(folder, name))
-            status = dsflow_fail(err, DSFLOW_EINVAL,
-                                 "%s: weight_map: %.100s: %.100s is not in "
-                                 "this folder",
-                                 path, tensor, name);
-        else
-            status = open_shard(s, folder, name, err);
-    }
-    json_decref(root);
-    return status;
-}
-
-/* As transformers: the one file, where there is one, before an index. */
-static int open_shards(struct shards *s, const char *folder,
-                       struct dsflow_err *err)
-{
-    static const char one[] = "model.safetensors";
-    static const char many[] = "model.safetensors.index.json";
-    char *path;
-    int status;
-
-    if (has_file(folder, one))
-        return open_shard(s, folder, one, err);
-    if (!has_file(folder, many))
-        return dsflow_fail(
-            err, DSFLOW_EINVAL,
-            "%s: has no %s, nor %s and the files it names%s", folder, one, many,
-            has_file(folder, "pytorch_model.bin") ||
-                    has_file(folder, "pytorch_model.bin.index.json")
-                ? " (pytorch_model.bin is not read: save the "
-                  "model as safetensors)"
-                : "");
-    path = dsf_xasprintf("%s/%s", folder, many);
-    status = open_index(s, folder, path, err);
-    free(path);
-    return status;
-}
 
 /* GPT-2's first files do not have it before their names. */
 static const char prefix[] = "transformer.";
 
-static const struct dsf_st_tensor *find(const struct shards *s,
+static const struct dsf_st_tensor *find(const struct dsf_hf_files *s,
                                         const char *name, size_t *shard)
 {
     for (int bare = 0; bare < 2; bare++) {
@@ -144,20 +31,6 @@ static const struct dsf_st_tensor *find(const struct shards *s,
         }
     }
     return NULL;
-}
-
-/* "[2, 3]", in `text`. */
-static const char *shape_text(unsigned ndims, const int64_t *dims, char *text,
-                              size_t size)
-{
-    size_t at = (size_t)snprintf(text, size, "[");
-
-    for (unsigned d = 0; d < ndims && at < size; d++)
-        at += (size_t)snprintf(text + at, size - at, "%s%lld",
-                               d > 0 ? ", " : "", (long long)dims[d]);
-    if (at < size)
-        snprintf(text + at, size - at, "]");
-    return text;
 }
 
 static int check_tensor(const struct dsf_tensor *t,
@@ -179,8 +52,8 @@ static int check_tensor(const struct dsf_tensor *t,
         return DSFLOW_OK;
     return dsflow_fail(
         err, DSFLOW_EINVAL, "%s: %s: shape %s: config.json makes it %s", path,
-        in->name, shape_text(in->ndims, in->dims, has, sizeof(has)),
-        shape_text(ndims, want, wanted, sizeof(wanted)));
+        in->name, dsf_shape_str(in->ndims, in->dims, has, sizeof(has)),
+        dsf_shape_str(ndims, want, wanted, sizeof(wanted)));
 }
 
 /* Elements [first, first + n) of a tensor as fp32, in the order of the file,
@@ -272,7 +145,7 @@ static const char *name_of(const struct dsf_model *m, const char *name)
 
 /* A tensor of a file that is no unit's, or is there twice: the model is not
  * what it seems. */
-static int check_used(const struct dsf_model *m, const struct shards *s,
+static int check_used(const struct dsf_model *m, const struct dsf_hf_files *s,
                       size_t f, const struct dsf_st_tensor *in,
                       struct dsflow_err *err)
 {
@@ -300,7 +173,7 @@ static int check_used(const struct dsf_model *m, const struct shards *s,
 struct dsf_hf {
     const struct dsf_model *model;
     char *folder;
-    struct shards shards;
+    struct dsf_hf_files shards;
 };
 
 /* A head that stands in the files of a tied model must be the embedding: its
@@ -321,7 +194,7 @@ static int check_head(const struct dsf_hf *hf, struct dsflow_err *err)
 static int check_all(const struct dsf_hf *hf, struct dsflow_err *err)
 {
     const struct dsf_model *m = hf->model;
-    const struct shards *s = &hf->shards;
+    const struct dsf_hf_files *s = &hf->shards;
     int status = check_head(hf, err);
 
     for (unsigned u = 0; u < m->nunits; u++)
@@ -349,7 +222,7 @@ int dsf_hf_open(const struct dsf_model *m, const char *folder,
 
     hf->model = m;
     hf->folder = dsf_xstrdup(folder);
-    status = open_shards(&hf->shards, folder, err);
+    status = dsf_hf_files_open(&hf->shards, folder, err);
     if (status == DSFLOW_OK)
         status = check_all(hf, err);
     if (status < 0) {
@@ -364,7 +237,7 @@ void dsf_hf_close(struct dsf_hf *hf)
 {
     if (hf == NULL)
         return;
-    close_shards(&hf->shards);
+    dsf_hf_files_close(&hf->shards);
     free(hf->folder);
     free(hf);
 }
@@ -376,7 +249,7 @@ const char *dsf_hf_place(const struct dsf_st_tensor *t, size_t i, char *text,
 
     for (unsigned d = t->ndims; d-- > 0; i /= (size_t)t->dims[d])
         at[d] = (int64_t)(i % (size_t)t->dims[d]);
-    return shape_text(t->ndims, at, text, size);
+    return dsf_shape_str(t->ndims, at, text, size);
 }
 
 int dsf_hf_not_finite(const char *path, const struct dsf_st_tensor *t, size_t i,

@@ -1,32 +1,16 @@
 /* found.c - folders are known by the names in them, files by how they begin. */
-#include "import/found.h"
+#include "foreign/found.h"
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "foreign/folder.h"
 #include "torch/torch.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-static bool is_there(const char *folder, const char *name)
-{
-    char *path = dsf_xasprintf("%s/%s", folder, name);
-    bool there = access(path, F_OK) == 0;
-
-    free(path);
-    return there;
-}
-
-static bool is_folder(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -86,31 +70,6 @@ static void free_names(char **names, size_t n)
 
 /* --- DeepSpeed --- */
 
-/* What the name of a file says: -1 where it says nothing of it. */
-struct place {
-    int data, model, layer;
-    bool optim, bf16;
-};
-
-static bool parse_name(const char *name, struct place *p)
-{
-    int n = 0;
-
-    *p = (struct place){ .data = -1, .model = -1, .layer = -1 };
-    p->bf16 = strncmp(name, "bf16_", 5) == 0;
-    if (p->bf16 || strncmp(name, "fp16_", 5) == 0)
-        name += 5;
-    p->optim = ends_with(name, "optim_states.pt");
-    if (!p->optim && !ends_with(name, "model_states.pt"))
-        return false;
-    return sscanf(name, "zero_pp_rank_%d_mp_rank_%d%n", &p->data, &p->model,
-                  &n) == 2 ||
-           sscanf(name, "mp_rank_%d%n", &p->model, &n) == 1 ||
-           sscanf(name, "layer_%d-model_%d%n", &p->layer, &p->model, &n) == 2 ||
-           sscanf(name, "expp_rank_%d_mp_rank_%d%n", &p->data, &p->model, &n) ==
-               2;
-}
-
 static void raise_to(int *most, int x)
 {
     if (x + 1 > *most)
@@ -153,21 +112,25 @@ static int look_deepspeed(struct dsf_found *f, struct dsflow_err *err)
     int models = 0, layers = 0, status = DSFLOW_OK;
 
     for (size_t i = 0; i < f->nfiles; i++) {
-        struct place p;
+        struct dsf_folder_file file;
+        bool is_optim;
 
-        parse_name(f->files[i], &p);
-        if (p.layer >= 0) {
-            raise_to(&layers, p.model);
+        dsf_folder_file(f->files[i], &file);
+        if (file.kind == DSF_FOLDER_EXPERT)
+            continue;
+        if (file.kind == DSF_FOLDER_LAYER) {
+            raise_to(&layers, file.model < 0 ? 0 : file.model);
             continue;
         }
-        raise_to(&models, p.model);
-        raise_to(&f->data, p.data);
-        f->bf16_optimizer |= p.bf16 && p.optim;
-        if (p.optim && optim == NULL)
+        is_optim = file.kind == DSF_FOLDER_OPTIM;
+        raise_to(&models, file.model);
+        raise_to(&f->data, file.rank);
+        f->bf16_optimizer |= file.bf16 && is_optim;
+        if (is_optim && optim == NULL)
             optim = f->files[i];
-        if (!p.optim && model == NULL)
+        if (!is_optim && model == NULL)
             model = f->files[i];
-        if (!p.optim && p.data >= 0)
+        if (file.kind == DSF_FOLDER_SHARD)
             f->stage = 3;
     }
     f->tensor = layers > 0 ? layers : models;
@@ -196,7 +159,7 @@ static int list_universal(struct dsf_found *f, struct dsflow_err *err)
     for (size_t i = 0; i < n; i++) {
         char *file = dsf_xasprintf("zero/%s/fp32.pt", names[i]);
 
-        if (names[i][0] != '.' && is_there(f->path, file))
+        if (names[i][0] != '.' && dsf_file_is_in(f->path, file))
             add_file(f, file);
         else
             free(file);
@@ -268,13 +231,13 @@ static char *first_line(const char *folder, const char *name)
 /* The kind that one name in a folder speaks for; -1: none. */
 static int speaks_for(struct dsf_found *f, const char *name)
 {
-    struct place p;
+    struct dsf_folder_file of;
     int tensor, pipeline;
     char *file;
 
     if (strcmp(name, "manifest.json") == 0)
         return DSF_FOUND_CHECKPOINT;
-    if (parse_name(name, &p)) {
+    if (dsf_folder_file(name, &of)) {
         add_file(f, dsf_xstrdup(name));
         return DSF_FOUND_DEEPSPEED;
     }
@@ -282,11 +245,11 @@ static int speaks_for(struct dsf_found *f, const char *name)
         return DSF_FOUND_DISTCP;
     if (parse_rank(name, &tensor, &pipeline)) {
         file = dsf_xasprintf("%s/model_optim_rng.pt", name);
-        if (!is_there(f->path, file)) {
+        if (!dsf_file_is_in(f->path, file)) {
             free(file);
             file = dsf_xasprintf("%s/model_rng.pt", name);
         }
-        if (is_there(f->path, file)) {
+        if (dsf_file_is_in(f->path, file)) {
             raise_to(&f->tensor, tensor);
             raise_to(&f->pipeline, pipeline);
             add_file(f, file);
@@ -347,7 +310,7 @@ static int look_inside(struct dsf_found *f, struct dsflow_err *err)
     if (best == sizeof(order) / sizeof(*order))
         return 1;
     f->kind = order[best];
-    if (f->kind == DSF_FOUND_DEEPSPEED && is_there(f->path, "zero"))
+    if (f->kind == DSF_FOUND_DEEPSPEED && dsf_file_is_in(f->path, "zero"))
         f->kind = DSF_FOUND_UNIVERSAL;
     if (f->kind == DSF_FOUND_MEGATRON)
         return look_megatron(f, err);
@@ -379,7 +342,8 @@ static int look_folder(const char *path, const char *tag, struct dsf_found *f,
                        struct dsflow_err *err)
 {
     char *checkpoints = dsf_xasprintf("%s/checkpoints", path);
-    bool run = is_folder(checkpoints) && is_there(path, "job.toml");
+    bool run =
+        dsf_file_is_folder(checkpoints) && dsf_file_is_in(path, "job.toml");
     int status;
 
     free(checkpoints);
@@ -388,12 +352,12 @@ static int look_folder(const char *path, const char *tag, struct dsf_found *f,
         f->kind = DSF_FOUND_RUN;
         return DSFLOW_OK;
     }
-    f->trainer = is_there(path, "trainer_state.json");
+    f->trainer = dsf_file_is_in(path, "trainer_state.json");
     f->tag = tag != NULL ? dsf_xstrdup(tag) : tag_of(path);
     if (f->tag != NULL) {
         char *inner = dsf_xasprintf("%s/%s", path, f->tag);
 
-        if (is_folder(inner)) {
+        if (dsf_file_is_folder(inner)) {
             free(f->path);
             f->path = inner;
         } else if (tag != NULL) {
@@ -424,7 +388,7 @@ int dsf_found_look(const char *path, const char *tag, struct dsf_found *f,
     int64_t bytes;
 
     *f = (struct dsf_found){ 0 };
-    if (is_folder(path)) {
+    if (dsf_file_is_folder(path)) {
         status = look_folder(path, tag, f, err);
     } else {
         status = dsf_file_open(path, &fd, &bytes, err);

@@ -1,7 +1,7 @@
 /* found.h - what a file or folder that somebody has is: dsflow's, or a
  * checkpoint of another program. */
-#ifndef DSF_IMPORT_FOUND_H
-#define DSF_IMPORT_FOUND_H
+#ifndef DSF_FOREIGN_FOUND_H
+#define DSF_FOREIGN_FOUND_H
 
 #include <stdbool.h>
 #include <stddef.h>
