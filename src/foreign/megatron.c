@@ -148,9 +148,12 @@ void dsf_megatron_recognize(struct dsf_source *s, const char *path,
               DSF_MEGATRON_QKV_W;
     if (!has)
         return;
-    /* Where the model is in files of ZeRO 3 alone, it is of a late version. */
-    s->qkv =
-        open_first(&m, path, tag) == DSFLOW_OK && m.version < 2 ? m.version : 2;
+    /* Where the model is in files of ZeRO 3 alone, zero.c has found its version,
+     * or it is a late one. */
+    if (s->names != DSF_NAMES_MEGATRON)
+        s->qkv = 2;
+    if (open_first(&m, path, tag) == DSFLOW_OK)
+        s->qkv = m.version < 2 ? m.version : 2;
     close_first(&m);
     s->names = DSF_NAMES_MEGATRON;
     s->padded_vocabulary = true;
@@ -175,8 +178,10 @@ static void close_megatron(struct dsf_source *s)
     struct dsf_megatron *m = s->of;
     size_t nfiles = (size_t)m->folder.tensor * (size_t)m->folder.stages;
 
-    for (size_t i = 0; i < m->n; i++)
+    for (size_t i = 0; i < m->n; i++) {
+        dsf_merge_fini(&m->tensors[i].merge);
         free(m->tensors[i].shards);
+    }
     for (size_t i = 0; m->files != NULL && i < nfiles; i++) {
         dsf_torch_close(m->files[i].torch);
         free(m->files[i].params);
@@ -187,15 +192,32 @@ static void close_megatron(struct dsf_source *s)
     free(m);
 }
 
+/* One state of a tensor, as dsf_merge_read asks for it. */
+struct reading {
+    const struct dsf_shared *shared;
+    enum dsf_source_state state;
+};
+
+static int read_shard(void *of, int rank, int64_t at, int64_t n, float *to,
+                      struct dsflow_err *err)
+{
+    const struct reading *r = of;
+    const struct dsf_shard *shard = &r->shared->shards[rank];
+
+    return dsf_torch_read_f32(shard->file, shard->state[r->state], at, n, to,
+                              err);
+}
+
 static int read_megatron(struct dsf_source *s,
                          const struct dsf_source_tensor *t,
                          enum dsf_source_state state, int64_t first, size_t n,
                          float *to, struct dsflow_err *err)
 {
     const struct dsf_megatron *m = s->of;
+    struct reading r = { &m->tensors[t->at], state };
 
-    return dsf_shared_read(&m->tensors[t->at], state, first, (int64_t)n, to,
-                           err);
+    return dsf_merge_read(&r.shared->merge, read_shard, &r, first, (int64_t)n,
+                          to, err);
 }
 
 static void read_progress(struct dsf_source *s, const struct dsf_megatron *m)

@@ -95,25 +95,6 @@ static char *whole_name(const char *name, int before)
 
 /* --- shapes --------------------------------------------------------------- */
 
-static enum dsf_split split_of(enum dsf_megatron_role role)
-{
-    switch (role) {
-    case DSF_MEGATRON_WORDS:
-    case DSF_MEGATRON_WORDS_AGAIN:
-    case DSF_MEGATRON_HEAD:
-    case DSF_MEGATRON_QKV_W:
-    case DSF_MEGATRON_QKV_B:
-    case DSF_MEGATRON_UP_W:
-    case DSF_MEGATRON_UP_B:
-        return DSF_SPLIT_ROWS;
-    case DSF_MEGATRON_OUT_W:
-    case DSF_MEGATRON_DOWN_W:
-        return DSF_SPLIT_COLUMNS;
-    default:
-        return DSF_SPLIT_NONE;
-    }
-}
-
 /* Is its feed-forward gated: has it twice as many rows as its second product
  * has columns? */
 static bool is_gated(const struct leaves *l, int layer)
@@ -145,32 +126,32 @@ static unsigned blocks_of(const struct dsf_megatron *m, const struct leaves *l,
     return 1;
 }
 
-/* Its shape, from that of the first rank. */
+/* Its shape, from that of the first rank, and how it is joined. */
 static int take_shape(struct dsf_source_tensor *t, struct dsf_shared *shared,
+                      int ranks, int along, unsigned blocks,
                       const struct dsf_torch_file *file,
                       const struct dsf_torch_node *node, struct dsflow_err *err)
 {
     const struct dsf_torch_tensor *in = node->tensor;
 
     if (in->ndims < 1 || in->ndims > 2 || in->elems == 0 ||
-        (shared->split == DSF_SPLIT_COLUMNS && in->ndims != 2))
-        return dsf_torch_fail(
-            file, node, err, "has %u dimensions: expected a %s", in->ndims,
-            shared->split == DSF_SPLIT_COLUMNS ? "matrix"
-                                               : "matrix or a vector");
-    shared->rows = in->dims[0];
-    shared->cols = in->ndims == 2 ? in->dims[1] : 1;
-    if (shared->rows % shared->blocks != 0)
+        (int)in->ndims <= along)
+        return dsf_torch_fail(file, node, err,
+                              "has %u dimensions: expected a %s", in->ndims,
+                              along == 1 ? "matrix" : "matrix or a vector");
+    if (in->dims[0] % blocks != 0)
         return dsf_torch_fail(file, node, err,
                               "has %lld rows: expected a multiple of %u",
-                              (long long)shared->rows, shared->blocks);
+                              (long long)in->dims[0], blocks);
     t->ndims = in->ndims;
-    t->dims[0] = shared->rows;
-    t->dims[1] = shared->cols;
-    if (shared->split == DSF_SPLIT_ROWS)
-        t->dims[0] *= shared->ranks;
-    else if (shared->split == DSF_SPLIT_COLUMNS)
-        t->dims[1] *= shared->ranks;
+    memcpy(t->dims, in->dims, in->ndims * sizeof(*t->dims));
+    if (along < 0) {
+        shared->merge.ranks = ranks; /* the first one's */
+        return DSFLOW_OK;
+    }
+    t->dims[along] *= ranks;
+    dsf_merge_join(&shared->merge, ranks, blocks, (unsigned)along, in->ndims,
+                   in->dims);
     return DSFLOW_OK;
 }
 
@@ -212,15 +193,14 @@ static int add_tensor(struct dsf_source *s, struct dsf_megatron *m,
     dsf_grow(&m->tensors, &m->cap, m->n + 1, sizeof(*m->tensors));
     shared = &m->tensors[m->n];
     *shared = (struct dsf_shared){
-        .split = split_of(role),
-        .blocks = blocks_of(m, l, role, layer),
-        .ranks = m->folder.tensor,
         .shards =
             dsf_xcalloc((size_t)m->folder.tensor, sizeof(*shared->shards)),
     };
     t->at = m->n++;
     t->has = 1u << DSF_SOURCE_WEIGHT;
-    return take_shape(t, shared, file->torch, l->v[i].node, err);
+    return take_shape(
+        t, shared, m->folder.tensor, dsf_megatron_shared_along(role),
+        blocks_of(m, l, role, layer), file->torch, l->v[i].node, err);
 }
 
 /* Leaf `i` of a chunk in `file`: what its tensor rank has of a tensor, which

@@ -150,3 +150,22 @@ bool dsf_megatron_layer_at(const char *name, size_t *begin, size_t *end)
     *end = *begin + n;
     return true;
 }
+
+int dsf_megatron_shared_along(enum dsf_megatron_role role)
+{
+    switch (role) {
+    case DSF_MEGATRON_WORDS:
+    case DSF_MEGATRON_WORDS_AGAIN:
+    case DSF_MEGATRON_HEAD:
+    case DSF_MEGATRON_QKV_W:
+    case DSF_MEGATRON_QKV_B:
+    case DSF_MEGATRON_UP_W:
+    case DSF_MEGATRON_UP_B:
+        return 0;
+    case DSF_MEGATRON_OUT_W:
+    case DSF_MEGATRON_DOWN_W:
+        return 1;
+    default:
+        return -1;
+    }
+}

@@ -32,6 +32,10 @@ enum dsf_megatron_role {
 /* The layer is -1 where it is of none. */
 enum dsf_megatron_role dsf_megatron_role_of(const char *name, int *layer);
 
+/* Along which dimension tensor ranks have shares of it; -1: all have it whole.
+ */
+int dsf_megatron_shared_along(enum dsf_megatron_role role);
+
 /* "layers.3.self_attention.query_key_value.weight", as messages have it. */
 void dsf_megatron_name(enum dsf_megatron_role role, int layer, char *name,
                        size_t size);

@@ -3,6 +3,7 @@
 #define DSF_FOREIGN_MEGATRON_PRIVATE_H
 
 #include "foreign/megatron.h"
+#include "foreign/merge.h"
 #include "torch/torch.h"
 
 /* --- the files (megatron_folder.c) ---------------------------------------- */
@@ -27,32 +28,16 @@ int dsf_megatron_folder_open(struct dsf_megatron_folder *f, const char *path,
                              const char *tag, struct dsflow_err *err);
 void dsf_megatron_folder_fini(struct dsf_megatron_folder *f);
 
-/* --- how tensor ranks share a tensor (megatron_merge.c) ------------------- */
+/* --- what tensor ranks have of a tensor (megatron_model.c) ---------------- */
 
-enum dsf_split {
-    DSF_SPLIT_NONE, /* all have it whole */
-    DSF_SPLIT_ROWS, /* each has rows of it: of each of `blocks` equal blocks */
-    DSF_SPLIT_COLUMNS, /* each has columns of it */
-};
-
-/* One tensor of the model and what each rank has of its states, or NULL. */
+/* How a tensor is joined, and what each rank has of its states, or NULL. */
 struct dsf_shared {
-    enum dsf_split split;
-    unsigned blocks; /* 3: queries, keys, values; 2: gate, up; 1 */
-    int ranks;
-    int64_t rows, cols; /* of one rank; a vector has rows of one number */
+    struct dsf_merge merge;
     struct dsf_shard {
         const struct dsf_torch_file *file;
         const struct dsf_torch_tensor *state[DSF_SOURCE_STATES];
     } * shards;
 };
-
-/* Elements [first, first + n) of the whole tensor. */
-int dsf_shared_read(const struct dsf_shared *t, enum dsf_source_state state,
-                    int64_t first, int64_t n, float *to,
-                    struct dsflow_err *err);
-
-/* --- what is in the files (megatron_model.c) ------------------------------ */
 
 /* A parameter of one file, in the order of the model. */
 struct dsf_megatron_param {

@@ -113,6 +113,19 @@ static int open_model(struct dsf_zero *z, int model, struct dsflow_err *err)
     return status == DSFLOW_OK ? dsf_zero_numbers(z, err) : status;
 }
 
+/* How tensor ranks share tensors: in the model's file, or in the optimizer's. */
+static void find_info(struct dsf_zero *z, const struct dsf_zero_shards *shards)
+{
+    static const char key[] = "universal_checkpoint_info";
+
+    z->info = dsf_torch_find(z->root, key);
+    z->info_of = z->model;
+    if ((z->info != NULL && z->info->kind == DSF_TORCH_DICT) || shards->n == 0)
+        return;
+    z->info = dsf_torch_find(shards->states[0], key);
+    z->info_of = shards->files[0];
+}
+
 /* One model rank: all tensors, or those of a stage of a pipeline. */
 static int read_rank(struct dsf_zero *z, int model, struct dsflow_err *err)
 {
@@ -121,10 +134,13 @@ static int read_rank(struct dsf_zero *z, int model, struct dsflow_err *err)
     int status;
 
     z->before = z->source->n;
+    z->rank = model;
     status = open_model(z, model, err);
     if (status < 0)
         return status;
     status = open_shards(z, model, &shards, err);
+    if (status == DSFLOW_OK && z->info == NULL)
+        find_info(z, &shards);
     if (status == DSFLOW_OK && shards.n > 0)
         status = find_stage(z, &shards, err);
     if (status == DSFLOW_OK && shards.n == 0)
@@ -172,13 +188,16 @@ static int check_kind(const struct dsf_zero *z, struct dsflow_err *err)
 
 /* How many ranks share tensors: of checkpoint_parallel_dimensions, or by the
  * names of the files of layers; without those, model ranks are such. */
-static int64_t tensor_ranks(const struct dsf_zero *z, int64_t nmodels)
+static int64_t tensor_ranks(const struct dsf_zero *z, int64_t nmodels,
+                            const struct dsf_torch_file *file)
 {
-    const struct dsf_torch_node *n = dsf_torch_find(
-        dsf_torch_find(z->root, "checkpoint_parallel_dimensions"), "tp_degree");
+    const struct dsf_torch_node *n =
+        dsf_torch_find(dsf_torch_find(dsf_torch_root(file),
+                                      "checkpoint_parallel_dimensions"),
+                       "tp_degree");
     int64_t ranks = nmodels;
 
-    if (n != NULL && dsf_torch_int(z->model, n, &ranks, NULL) == DSFLOW_OK)
+    if (n != NULL && dsf_torch_int(file, n, &ranks, NULL) == DSFLOW_OK)
         return ranks;
     for (size_t i = 0; i < z->folder.n; i++)
         if (z->folder.files[i].kind == DSF_FOLDER_LAYER) {
@@ -189,33 +208,61 @@ static int64_t tensor_ranks(const struct dsf_zero *z, int64_t nmodels)
     return ranks;
 }
 
-/* All model ranks: one, or the stages of a pipeline. */
-static int read_ranks(struct dsf_zero *z, struct dsflow_err *err)
+/* Model ranks are numbered stage by stage, and in each by tensor rank. */
+static int find_ranks(struct dsf_zero *z, int64_t *nmodels,
+                      struct dsflow_err *err)
 {
-    int64_t n = 0, tensor;
-    int status = DSFLOW_OK;
+    const struct dsf_folder_file *f;
+    struct dsf_torch_file *file;
+    int64_t n = 0, tensors;
+    char *path;
+    int status;
 
     while (dsf_folder_at(&z->folder, DSF_FOLDER_MODEL, (int)n, 0) != NULL ||
            dsf_folder_at(&z->folder, DSF_FOLDER_SHARD, (int)n, 0) != NULL)
         n++;
-    for (int64_t i = 0; i < (n > 0 ? n : 1) && status == DSFLOW_OK; i++) {
-        status = read_rank(z, (int)i, err);
-        tensor = i == 0 && status == DSFLOW_OK ? tensor_ranks(z, n) : 1;
-        if (tensor > 1)
-            return dsflow_fail(err, DSFLOW_ENOSYS,
-                               "%s: tensors are shared by %lld ranks, and it "
-                               "does not say how: expected a universal "
-                               "checkpoint (ds_to_universal), or one of "
-                               "Megatron-LM",
-                               z->folder.path, (long long)tensor);
-    }
-    if (status == DSFLOW_OK && n > 1) {
+    *nmodels = n = n > 0 ? n : 1;
+    z->tensors = 1;
+    f = dsf_folder_at(&z->folder, DSF_FOLDER_MODEL, 0, 0);
+    if (f == NULL)
+        f = dsf_folder_at(&z->folder, DSF_FOLDER_SHARD, 0, 0);
+    if (n == 1 || f == NULL)
+        return DSFLOW_OK; /* what is missing is said when it is opened */
+    path = dsf_xasprintf("%s/%s", z->folder.path, f->name);
+    status = dsf_torch_open(path, &file, err);
+    free(path);
+    if (status < 0)
+        return status;
+    tensors = tensor_ranks(z, n, file);
+    dsf_torch_close(file);
+    if (tensors < 1 || n % tensors != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: has files of %lld model ranks: expected a "
+                           "multiple of its %lld tensor ranks",
+                           z->folder.path, (long long)n, (long long)tensors);
+    z->tensors = (int)tensors;
+    return DSFLOW_OK;
+}
+
+/* One tensor rank: all tensors, or those of all stages of a pipeline. */
+static int read_stages(struct dsf_zero *z, int64_t nmodels,
+                       struct dsflow_err *err)
+{
+    int64_t stages = nmodels / z->tensors;
+    int status = DSFLOW_OK;
+
+    for (int64_t i = 0; i < stages && status == DSFLOW_OK; i++)
+        status = read_rank(z, (int)i * z->tensors + z->tensor, err);
+    if (status == DSFLOW_OK && stages > 1) {
         size_t at = strlen(z->source->what);
 
         snprintf(z->source->what + at, sizeof(z->source->what) - at,
-                 ", %lld stages", (long long)n);
+                 ", %lld stages", (long long)stages);
     }
-    return status;
+    for (size_t i = 0; i < z->nlayers; i++)
+        free(z->layers[i].name);
+    free(z->layers);
+    return status == DSFLOW_OK ? dsf_pieces_end(z->source, err) : status;
 }
 
 static int read_universal(struct dsf_zero *z, struct dsflow_err *err)
@@ -227,7 +274,7 @@ static int read_universal(struct dsf_zero *z, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsf_zero_shared(z, err);
     snprintf(z->source->what, sizeof(z->source->what), "DeepSpeed, universal");
-    return status;
+    return status == DSFLOW_OK ? dsf_pieces_end(z->source, err) : status;
 }
 
 /* Whose names tensors have: those of layers by number get others. Megatron's
@@ -245,27 +292,74 @@ static void find_names(struct dsf_source *s)
     }
 }
 
+/* The order of queries, keys and values is that of a version of Megatron's, if
+ * it is said. */
+static void find_version(const struct dsf_zero *z)
+{
+    const struct dsf_torch_node *n =
+        dsf_torch_find(z->root, "checkpoint_version");
+    double version;
+
+    if (n != NULL && dsf_torch_real(z->model, n, &version, NULL) == DSFLOW_OK)
+        z->source->qkv = version < 1 ? 0 : version < 2 ? 1 : 2;
+}
+
+/* Each tensor rank as a source of its own, and one out of them. */
+static int read_tensor_ranks(const struct dsf_zero *z, int64_t nmodels,
+                             struct dsflow_err *err)
+{
+    int n = z->tensors, status = DSFLOW_OK;
+    struct dsf_source *ranks = dsf_xcalloc((size_t)n, sizeof(*ranks));
+    struct dsf_zero first = { 0 };
+
+    for (int t = 0; t < n && status == DSFLOW_OK; t++) {
+        struct dsf_zero one = { .folder = z->folder,
+                                .source = &ranks[t],
+                                .weights_only = z->weights_only,
+                                .tensor = t,
+                                .tensors = n };
+
+        dsf_source_init(&ranks[t], z->folder.path);
+        dsf_pieces_begin(&ranks[t]);
+        status = read_stages(&one, nmodels, err);
+        if (t == 0)
+            first = one;
+    }
+    if (status == DSFLOW_OK) {
+        status = dsf_zero_join(&first, ranks, n, find_names, z->source, err);
+        first.source = z->source;
+        find_version(&first);
+        return status;
+    }
+    for (int t = 0; t < n; t++)
+        dsf_source_fini(&ranks[t]);
+    free(ranks);
+    return status;
+}
+
 int dsf_zero_open(const char *path, const char *tag, bool weights_only,
                   struct dsf_source *source, struct dsflow_err *err)
 {
     struct dsf_zero z = { .source = source, .weights_only = weights_only };
     int status = dsf_folder_open(&z.folder, path, tag, err);
+    int64_t nmodels = 1;
 
     dsf_source_init(source, status == DSFLOW_OK ? z.folder.path : path);
-    dsf_pieces_begin(source);
     if (status == DSFLOW_OK)
         status = check_kind(&z, err);
-    if (status == DSFLOW_OK && z.folder.universal)
-        status = read_universal(&z, err);
-    else if (status == DSFLOW_OK)
-        status = read_ranks(&z, err);
-    if (status == DSFLOW_OK)
-        status = dsf_pieces_end(source, err);
-    if (status == DSFLOW_OK)
-        find_names(source);
-    for (size_t i = 0; i < z.nlayers; i++)
-        free(z.layers[i].name);
-    free(z.layers);
+    if (status == DSFLOW_OK && !z.folder.universal)
+        status = find_ranks(&z, &nmodels, err);
+    if (status == DSFLOW_OK && z.tensors > 1) {
+        status = read_tensor_ranks(&z, nmodels, err);
+    } else if (status == DSFLOW_OK) {
+        dsf_pieces_begin(source);
+        status = z.folder.universal ? read_universal(&z, err)
+                                    : read_stages(&z, nmodels, err);
+        if (status == DSFLOW_OK) {
+            find_names(source);
+            find_version(&z);
+        }
+    }
     dsf_folder_fini(&z.folder);
     if (status < 0)
         dsf_source_fini(source);

@@ -52,12 +52,13 @@ static int add(const struct shares *s, const struct dsf_source_tensor *t,
          i++) {
         const struct dsf_torch_node *key = dsf_torch_key(state, i);
 
-        if (key->kind == DSF_TORCH_STR && dsf_zero_state_of(key->str, &which))
+        if (key->kind == DSF_TORCH_STR &&
+            dsf_state_dict_which(key->str, &which))
             status = dsf_pieces_add(s->z->source, t, which, s->file,
                                     dsf_torch_value(state, i), at, n, err);
     }
     if (status == DSFLOW_OK && s->states != NULL)
-        dsf_zero_updates(s->z, s->file, s->param_groups, state);
+        dsf_state_dict_said(s->z->source, s->file, s->param_groups, state);
     return status;
 }
 

@@ -97,12 +97,13 @@ static int add(const struct flat *f, size_t r, const char *name, int64_t at,
          i++) {
         const struct dsf_torch_node *key = dsf_torch_key(state, i);
 
-        if (key->kind == DSF_TORCH_STR && dsf_zero_state_of(key->str, &which))
+        if (key->kind == DSF_TORCH_STR &&
+            dsf_state_dict_which(key->str, &which))
             status = dsf_pieces_add(f->z->source, t, which, file,
                                     dsf_torch_value(state, i), at, n, err);
     }
     if (status == DSFLOW_OK)
-        dsf_zero_updates(f->z, file, groups, state);
+        dsf_state_dict_said(f->z->source, file, groups, state);
     return status;
 }
 

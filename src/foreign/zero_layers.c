@@ -39,6 +39,7 @@ static int add_layer(struct dsf_zero *z, const struct dsf_folder_file *f,
 int dsf_zero_layers(struct dsf_zero *z, struct dsflow_err *err)
 {
     const struct dsf_folder_file *f;
+    int model = z->tensors > 1 ? z->tensor : -1;
     size_t cap = 0;
     int status = DSFLOW_OK;
 
@@ -46,7 +47,7 @@ int dsf_zero_layers(struct dsf_zero *z, struct dsflow_err *err)
         return DSFLOW_OK;
     for (size_t i = 0;
          status == DSFLOW_OK &&
-         (f = dsf_folder_at(&z->folder, DSF_FOLDER_LAYER, -1, i)) != NULL;
+         (f = dsf_folder_at(&z->folder, DSF_FOLDER_LAYER, model, i)) != NULL;
          i++) {
         status = add_layer(z, f, &cap, err);
         if (i == 0)

@@ -131,7 +131,8 @@ static int add_moments(const struct params *p, const char *name,
          i++) {
         const struct dsf_torch_node *key = dsf_torch_key(state, i);
 
-        if (key->kind == DSF_TORCH_STR && dsf_zero_state_of(key->str, &which))
+        if (key->kind == DSF_TORCH_STR &&
+            dsf_state_dict_which(key->str, &which))
             status = dsf_pieces_add(z->source, t, which, z->model,
                                     dsf_torch_value(state, i), at, n, err);
     }
@@ -202,7 +203,7 @@ static int read_numbered(struct params *p,
         status = add_weight(p, v, masters, at, err);
         if (status == DSFLOW_OK && !z->weights_only)
             status = add_moments(p, v->name, state, 0, elems_of(v), err);
-        dsf_zero_updates(z, z->model, groups, state);
+        dsf_state_dict_said(z->source, z->model, groups, state);
     }
     return status;
 }
@@ -236,8 +237,8 @@ static int read_flat(struct params *p, const struct dsf_torch_node *optimizer,
             status =
                 add_moments(p, v->name, state, at[v->group], elems_of(v), err);
         at[v->group] += elems_of(v);
-        dsf_zero_updates(z, z->model, dsf_torch_find(inner, "param_groups"),
-                         state);
+        dsf_state_dict_said(z->source, z->model,
+                            dsf_torch_find(inner, "param_groups"), state);
     }
     /* What is left over was another group's, or it is frozen. */
     for (uint32_t g = 0; g < masters->n && status == DSFLOW_OK; g++)

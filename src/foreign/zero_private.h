@@ -4,6 +4,7 @@
 
 #include "foreign/folder.h"
 #include "foreign/pieces.h"
+#include "foreign/state_dict.h"
 
 /* A parameter of a module, by its name there. */
 struct dsf_zero_param {
@@ -21,6 +22,11 @@ struct dsf_zero {
     /* The model's file of a model rank, the first of several. */
     const struct dsf_torch_file *model;
     const struct dsf_torch_node *root; /* of it */
+    int rank;                          /* the model rank */
+    /* What it says of how tensor ranks share tensors, or NULL. */
+    const struct dsf_torch_file *info_of;
+    const struct dsf_torch_node *info; /* universal_checkpoint_info */
+    int tensor, tensors;               /* the tensor rank, of so many */
     int stage;
     size_t before; /* tensors of the source that model ranks before had */
     /* Of a pipeline without ZeRO: what its layers have, and how much of it
@@ -47,9 +53,6 @@ int dsf_zero_whole(struct dsf_zero *z, const struct dsf_torch_file *file,
                    const char *name, const struct dsf_torch_node *node,
                    enum dsf_source_state state, struct dsflow_err *err);
 
-/* Which moment this is to torch: "exp_avg"; false: none that is kept here. */
-bool dsf_zero_state_of(const char *name, enum dsf_source_state *state);
-
 /* What the model's file says: steps, samples, the kind of optimizer. */
 int dsf_zero_numbers(struct dsf_zero *z, struct dsflow_err *err);
 
@@ -57,16 +60,6 @@ int dsf_zero_numbers(struct dsf_zero *z, struct dsflow_err *err);
  * of FP16_Optimizer, which has the same numbers. */
 void dsf_zero_scale(struct dsf_zero *z, const struct dsf_torch_file *file,
                     const struct dsf_torch_node *in);
-
-/* How many updates and which rate `state_dict` of an optimizer of torch, or its
- * groups and one of its states, says. */
-void dsf_zero_updates(struct dsf_zero *z, const struct dsf_torch_file *file,
-                      const struct dsf_torch_node *groups,
-                      const struct dsf_torch_node *state);
-
-/* So many updates, a number or a tensor of one. */
-void dsf_zero_step(struct dsf_zero *z, const struct dsf_torch_file *file,
-                   const struct dsf_torch_node *step);
 
 /* Names that have the numbers of others. */
 int dsf_zero_shared(struct dsf_zero *z, struct dsflow_err *err);
@@ -79,9 +72,17 @@ int dsf_zero_frozen(struct dsf_zero *z, const struct dsf_zero_shards *shards,
 bool dsf_zero_is_known(const struct dsf_zero *z,
                        const struct dsf_source_tensor *t);
 
-/* zero_layers.c: every tensor of the files of layers, "3.attn.c_attn.weight".
- */
+/* zero_layers.c: every tensor of the files of layers of the tensor rank,
+ * "3.attn.c_attn.weight". */
 int dsf_zero_layers(struct dsf_zero *z, struct dsflow_err *err);
+
+/* zero_joined.c: `out` is made of what the tensor ranks have, which belong to
+ * it from then on; `first` has read the first of them. Names are those of
+ * layers by number, still; `rename` gives them others. Errors: DSFLOW_EINVAL,
+ * DSFLOW_ENOSYS where nothing says how they share a tensor. */
+int dsf_zero_join(const struct dsf_zero *first, struct dsf_source *ranks, int n,
+                  void (*rename)(struct dsf_source *s), struct dsf_source *out,
+                  struct dsflow_err *err);
 
 /* zero_flat.c: ZeRO 1 and 2, and BF16_Optimizer. zero_3.c. zero_plain.c. */
 int dsf_zero_flat(struct dsf_zero *z, const struct dsf_zero_shards *shards,

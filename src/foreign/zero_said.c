@@ -2,7 +2,6 @@
  * the run was, and with which optimizer. */
 #include "foreign/zero_private.h"
 
-#include <math.h>
 #include <stdio.h>
 
 /* An optional whole number; `value` stays where there is none. */
@@ -68,61 +67,4 @@ void dsf_zero_scale(struct dsf_zero *z, const struct dsf_torch_file *file,
                           NULL);
     }
     z->source->scale = scale;
-}
-
-/* A number, or a tensor of one. */
-static bool read_number(const struct dsf_torch_file *file,
-                        const struct dsf_torch_node *n, double *x)
-{
-    float f;
-
-    if (n == NULL)
-        return false;
-    if (n->kind == DSF_TORCH_TENSOR && n->tensor->elems == 1) {
-        if (dsf_torch_read_f32(file, n->tensor, 0, 1, &f, NULL) < 0)
-            return false;
-        *x = (double)f;
-        return true;
-    }
-    return dsf_torch_real(file, n, x, NULL) == DSFLOW_OK;
-}
-
-void dsf_zero_step(struct dsf_zero *z, const struct dsf_torch_file *file,
-                   const struct dsf_torch_node *step)
-{
-    double x;
-
-    if (z->source->updates < 0 && read_number(file, step, &x) && x >= 0 &&
-        x < 0x1p62)
-        z->source->updates = (int64_t)x;
-}
-
-void dsf_zero_updates(struct dsf_zero *z, const struct dsf_torch_file *file,
-                      const struct dsf_torch_node *groups,
-                      const struct dsf_torch_node *state)
-{
-    struct dsf_source *s = z->source;
-    const struct dsf_torch_node *group =
-        groups != NULL && groups->kind == DSF_TORCH_LIST && groups->n > 0
-            ? dsf_torch_item(groups, 0)
-            : NULL;
-    const struct dsf_torch_node *betas = dsf_torch_find(group, "betas");
-    double x;
-
-    dsf_zero_step(z, file, dsf_torch_find(state, "step"));
-    dsf_zero_step(z, file, dsf_torch_find(group, "step"));
-    for (uint32_t i = 0; betas != NULL && i < 2; i++)
-        if ((betas->kind == DSF_TORCH_TUPLE || betas->kind == DSF_TORCH_LIST) &&
-            i < betas->n && read_number(file, dsf_torch_item(betas, i), &x))
-            s->betas[i] = x;
-    if (read_number(file, dsf_torch_find(group, "eps"), &x))
-        s->eps = x;
-    for (uint32_t i = 0; group != NULL && i < groups->n; i++)
-        if (read_number(
-                file, dsf_torch_find(dsf_torch_item(groups, i), "weight_decay"),
-                &x) &&
-            !(x <= s->weight_decay)) /* it may be NaN */
-            s->weight_decay = x;
-    if (isnan(s->lr) && read_number(file, dsf_torch_find(group, "lr"), &x))
-        s->lr = x;
 }

@@ -25,7 +25,9 @@ int dsf_zero_shape(struct dsf_zero *z, const struct dsf_torch_file *file,
         status = dsf_torch_int(file, dsf_torch_item(shape, d), &dims[d], err);
         if (status < 0)
             return status;
-        if (dims[d] < 1 || elems > ((int64_t)1 << 50) / dims[d])
+        /* Some tensor ranks may have none of a tensor. */
+        if (dims[d] < (z->tensors > 1 ? 0 : 1) ||
+            (dims[d] > 0 && elems > ((int64_t)1 << 50) / dims[d]))
             return dsf_torch_fail(file, shape, err,
                                   "%s: %lld: expected sizes "
                                   "of 1 and more, of at most 2^50 numbers",
@@ -61,26 +63,6 @@ int dsf_zero_whole(struct dsf_zero *z, const struct dsf_torch_file *file,
     }
     return dsf_pieces_add(z->source, t, state, file, node, 0, tensor->elems,
                           err);
-}
-
-bool dsf_zero_state_of(const char *name, enum dsf_source_state *state)
-{
-    static const struct {
-        const char *name;
-        enum dsf_source_state state;
-    } states[] = {
-        { "exp_avg", DSF_SOURCE_FIRST },
-        { "momentum_buffer", DSF_SOURCE_FIRST },
-        { "sum", DSF_SOURCE_FIRST },
-        { "exp_avg_sq", DSF_SOURCE_SECOND },
-    };
-
-    for (size_t i = 0; i < sizeof(states) / sizeof(*states); i++)
-        if (strcmp(states[i].name, name) == 0) {
-            *state = states[i].state;
-            return true;
-        }
-    return false;
 }
 
 bool dsf_zero_is_buffer(const struct dsf_zero *z, const char *name)
@@ -129,7 +111,7 @@ int dsf_zero_shared(struct dsf_zero *z, struct dsflow_err *err)
 /* Of one rank, or of several whose fragments follow each other; zeroes behind
  * them fill the last. */
 static int add_fragments(struct dsf_zero *z, struct dsf_source_tensor *t,
-                         int model, struct dsflow_err *err)
+                         struct dsflow_err *err)
 {
     int64_t left = dsf_source_elems(t);
     const struct dsf_folder_file *f;
@@ -137,7 +119,7 @@ static int add_fragments(struct dsf_zero *z, struct dsf_source_tensor *t,
 
     for (size_t i = 0;
          status == DSFLOW_OK && left > 0 &&
-         (f = dsf_folder_at(&z->folder, DSF_FOLDER_SHARD, model, i)) != NULL;
+         (f = dsf_folder_at(&z->folder, DSF_FOLDER_SHARD, z->rank, i)) != NULL;
          i++) {
         const struct dsf_torch_file *file = z->model;
         const struct dsf_torch_node *node, *all;
@@ -190,7 +172,7 @@ int dsf_zero_frozen(struct dsf_zero *z, const struct dsf_zero_shards *shards,
         status =
             dsf_zero_shape(z, z->model, dsf_torch_value(shapes, i), t, err);
         if (status == DSFLOW_OK)
-            status = add_fragments(z, t, 0, err);
+            status = add_fragments(z, t, err);
     }
     /* Before stage 3 the module has all of them. */
     for (uint32_t i = 0;

@@ -81,7 +81,7 @@ static void add_step(struct dsf_zero *z, const char *path)
 
     if (z->source->updates >= 0 || dsf_torch_open(path, &file, NULL) < 0)
         return;
-    dsf_zero_step(z, file, dsf_torch_root(file));
+    dsf_state_dict_step(z->source, file, dsf_torch_root(file));
     dsf_torch_close(file);
 }
 

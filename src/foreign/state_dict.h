@@ -1,0 +1,24 @@
+/* state_dict.h - what the state_dict of an optimizer of torch says, whoever
+ * keeps it. */
+#ifndef DSF_FOREIGN_STATE_DICT_H
+#define DSF_FOREIGN_STATE_DICT_H
+
+#include "foreign/source.h"
+#include "torch/torch.h"
+
+/* Which moment this is to torch: "exp_avg"; false: none that is kept here. */
+bool dsf_state_dict_which(const char *name, enum dsf_source_state *state);
+
+/* So many updates, a number or a tensor of one; where nothing has said yet. */
+void dsf_state_dict_step(struct dsf_source *s,
+                         const struct dsf_torch_file *file,
+                         const struct dsf_torch_node *step);
+
+/* How many updates, which rate, betas, eps and decay the groups of parameters
+ * and one of the states say; each may be NULL. */
+void dsf_state_dict_said(struct dsf_source *s,
+                         const struct dsf_torch_file *file,
+                         const struct dsf_torch_node *groups,
+                         const struct dsf_torch_node *state);
+
+#endif
