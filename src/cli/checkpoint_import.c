@@ -7,6 +7,7 @@
 #include "config/toml_read.h"
 #include "foreign/into.h"
 #include "foreign/megatron.h"
+#include "foreign/trainer.h"
 #include "foreign/zero.h"
 #include "plugin/plugin.h"
 
@@ -97,6 +98,8 @@ static int open_source(const char *path, const char *tag, bool weights_only,
     if (dsf_megatron_is(path) ||
         (weights_only && dsf_megatron_is_in_deepspeed(path, tag)))
         return dsf_megatron_open(path, tag, weights_only, from, err);
+    if (tag == NULL && dsf_trainer_is(path))
+        return dsf_trainer_open(path, weights_only, from, err);
     status = dsf_zero_open(path, tag, weights_only, from, err);
     if (status == DSFLOW_OK)
         dsf_megatron_recognize(from, path, tag);

@@ -133,14 +133,6 @@ static int fail_empty(const char *path, struct dsflow_err *err)
     char *trainers;
     int status;
 
-    if (dsf_file_is_in(path, "trainer_state.json") &&
-        dsf_file_is_in(path, "optimizer.pt"))
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: the Trainer wrote it without DeepSpeed, and "
-                           "optimizer.pt does not say which moments are of "
-                           "which tensor: to begin with its weights, name the "
-                           "folder in model.init",
-                           path);
     trainers = find_trainers(path);
     status =
         dsflow_fail(err, DSFLOW_EINVAL,

@@ -259,7 +259,9 @@ static int speaks_for(struct dsf_found *f, const char *name)
         return -1;
     }
     if (ends_with(name, ".safetensors") ||
-        (strncmp(name, "pytorch_model", 13) == 0 && ends_with(name, ".bin"))) {
+        (strncmp(name, "pytorch_model", 13) == 0 && ends_with(name, ".bin")) ||
+        strcmp(name, "optimizer.pt") == 0 ||
+        strcmp(name, "optimizer.bin") == 0) {
         add_file(f, dsf_xstrdup(name));
         return DSF_FOUND_HF;
     }

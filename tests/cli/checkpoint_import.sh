@@ -41,6 +41,18 @@ for from in gpt2_plain gpt2_zero1_bf16 gpt2_bf16_optimizer; do
     done
 done
 
+# Hugging Face's Trainer, and Accelerate, without DeepSpeed.
+mkdir hf && tar xJf "$data/../trainer/known.tar.xz" -C hf || fault "no known.tar.xz of the Trainer"
+"$dsflow" checkpoint import hf/gpt2/checkpoint-3 short.toml --set job.output=t > log 2> err || fault "Trainer: $(cat err)"
+grep -q "^t/checkpoints/step-3: step 3 of hf/gpt2/checkpoint-3 (Hugging Face's Trainer without DeepSpeed): dsflow run t" log ||
+    fault "Trainer: $(cat log)"
+cmp a/checkpoints/step-3/params.safetensors t/checkpoints/step-3/params.safetensors &&
+    cmp a/checkpoints/step-3/states.safetensors t/checkpoints/step-3/states.safetensors || fault "Trainer: other numbers than DeepSpeed's"
+"$dsflow" run t --resume > log 2>&1 || fault "Trainer: $(cat log)"
+"$dsflow" -q checkpoint import hf/accelerate short.toml --set job.output=acc > log 2>&1 || fault "Accelerate: $(cat log)"
+"$dsflow" checkpoint show hf/gpt2/checkpoint-3 > log 2>&1 || fault "show: $(cat log)"
+grep -q "optimizer.pt" log || fault "show: $(cat log)"
+
 # Weights alone begin a run.
 "$dsflow" -q checkpoint import ds/llama_zero3 short.toml --weights-only --set job.output=w > log 2>&1 || fault "weights: $(cat log)"
 grep -q '"control.step": "0"' w/checkpoints/step-0/manifest.json || fault "not at the start"
@@ -79,7 +91,7 @@ refused 2 1 "ds: has no files of a checkpoint of DeepSpeed" ds other.toml
 mkdir -p trainer/checkpoint-5 trainer/checkpoint-10
 refused 2 1 "trainer: .*: did you mean trainer/checkpoint-10$" trainer other.toml
 : > trainer/checkpoint-5/trainer_state.json; : > trainer/checkpoint-5/optimizer.pt
-refused 2 1 "trainer/checkpoint-5: the Trainer wrote it without DeepSpeed" trainer/checkpoint-5 other.toml
+refused 2 1 "trainer/checkpoint-5: has no model.safetensors" trainer/checkpoint-5 other.toml
 "$dsflow" checkpoint import ds/gpt2_zero2 short.toml --set job.output=a > log 2>&1
 [ $? -eq 2 ] && grep -q "a: has checkpoints already, the newest of step 5: expected another folder" log || fault "over a run: $(cat log)"
 # Names may all have something in front.

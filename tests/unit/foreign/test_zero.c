@@ -4,41 +4,16 @@
 #include "foreign/zero.h"
 
 #include "base/alloc.h"
-#include "lib/folder.h"
+#include "unit/foreign/known.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* All folders, out of their archive. */
 static int unpack(void **state)
 {
-    const char *srcdir = getenv("srcdir");
-    char *command;
-    int status;
-
-    if (make_folder(state) != 0)
-        return -1;
-    command = dsf_xasprintf("tar xJf %s/tests/reference/deepspeed/known.tar.xz "
-                            "-C %s",
-                            srcdir != NULL ? srcdir : ".", folder);
-    status = system(command);
-    free(command);
-    return status;
-}
-
-/* What the script has given number `i` of a tensor. */
-static float value(const char *name, const char *state, uint32_t i)
-{
-    uint32_t h = 2166136261u;
-
-    for (const char *c = name; *c != '\0'; c++)
-        h = (h ^ (uint8_t)*c) * 16777619u;
-    h = (h ^ '/') * 16777619u;
-    for (const char *c = state; *c != '\0'; c++)
-        h = (h ^ (uint8_t)*c) * 16777619u;
-    return (float)(((i * 2654435761u + h) * 2246822519u) >> 24) / 256;
+    return unpack_known(state, "deepspeed");
 }
 
 static void open_source(const char *name, bool weights_only,
@@ -65,28 +40,13 @@ static char *name_in_pipeline(const char *name)
     return dsf_xasprintf("tied_modules.embed.%s", name + 12);
 }
 
-/* Every number of a state, in pieces that cross those of ranks. */
 static void check_state(struct dsf_source *s, const struct dsf_source_tensor *t,
-                        enum dsf_source_state state, const char *word)
+                        enum dsf_source_state state)
 {
-    enum { PIECE = 37 };
-    int64_t elems = dsf_source_elems(t);
-    struct dsflow_err err = { .msg = "" };
     char *name = strstr(s->what, "stages") != NULL ? name_in_pipeline(t->name)
                                                    : dsf_xstrdup(t->name);
-    float got[PIECE];
 
-    for (int64_t at = 0; at < elems; at += PIECE) {
-        int64_t n = elems - at < PIECE ? elems - at : PIECE;
-
-        if (s->read(s, t, state, at, (size_t)n, got, &err) < 0)
-            fail_msg("%s: %s", t->name, err.msg);
-        for (int64_t i = 0; i < n; i++)
-            if (got[i] != value(name, word, (uint32_t)(at + i)))
-                fail_msg("%s: %s[%lld] is %g: expected %g", name, word,
-                         (long long)(at + i), (double)got[i],
-                         (double)value(name, word, (uint32_t)(at + i)));
-    }
+    check_known(s, t, state, name);
     free(name);
 }
 
@@ -94,7 +54,6 @@ static void check_state(struct dsf_source *s, const struct dsf_source_tensor *t,
 static void check_all(struct dsf_source *s, unsigned tensors, unsigned frozen,
                       unsigned states)
 {
-    static const char *const words[] = { "fp32", "exp_avg", "exp_avg_sq" };
     unsigned n = 0, nfrozen = 0;
 
     for (size_t i = 0; i < s->n; i++) {
@@ -107,7 +66,7 @@ static void check_all(struct dsf_source *s, unsigned tensors, unsigned frozen,
         nfrozen += t->frozen;
         assert_int_equal(t->has, (1u << has) - 1);
         for (unsigned k = 0; k < has; k++)
-            check_state(s, t, (enum dsf_source_state)k, words[k]);
+            check_state(s, t, (enum dsf_source_state)k);
     }
     assert_int_equal(n, tensors);
     assert_int_equal(nfrozen, frozen);
