@@ -309,12 +309,20 @@ INLINE vf vselect(vi mask, vf a, vf b)
 
 INLINE vf vmax(vf a, vf b)
 {
+#if defined(__SSE__)
+    return _mm_max_ps(a, b);
+#else
     return vselect((vi)(a > b), a, b);
+#endif
 }
 
 INLINE vf vmin(vf a, vf b)
 {
+#if defined(__SSE__)
+    return _mm_min_ps(a, b);
+#else
     return vselect((vi)(a < b), a, b);
+#endif
 }
 
 INLINE vf vsqrt(vf a)
