@@ -13,7 +13,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_OP_ABI 4
+#define DSFLOW_OP_ABI 5
 
 #define DSFLOW_SCATTERED (-1)
 
@@ -134,6 +134,10 @@ struct dsflow_op {
      * are what is moved where that is on another rank. NULL: all of them. */
     int64_t (*reads)(const struct dsflow_op *op, const void *args,
                      unsigned port);
+    /* Where these are bytes of coded numbers: how many numbers, of the type
+     * that port 0 has. NULL: it reads numbers as they are. */
+    int64_t (*numbers)(const struct dsflow_op *op, const void *args,
+                       unsigned port);
 
     /* For an op that works on a unit element by element: its ports say how
      * (`slice`), those that do not are only read. Change `args`: do only

@@ -115,6 +115,7 @@ static void add_to_kind(struct dsf_account *a, const struct dsf_span *span)
     }
     k->count++;
     k->seconds += span->end - span->start;
+    dsf_traffic_add(&k->traffic, &a->trace->tasks[span->what].moves);
     if (a->trace->timeline.lanes[span->lane].kind == DSF_LANE_WORKER)
         k->on_workers += span->end - span->start;
     if (predicted < 0 || k->predicted < 0)
@@ -280,6 +281,27 @@ int dsf_account_init(struct dsf_account *a, const struct dsf_trace *trace,
     if (status < 0)
         dsf_account_fini(a);
     return status;
+}
+
+void dsf_account_traffic(const struct dsf_account *a, struct dsf_weights *w)
+{
+    *w = (struct dsf_weights){
+        .nkinds = a->nkinds,
+        .kinds = dsf_xcalloc((size_t)a->nkinds + 1, sizeof(*w->kinds)),
+    };
+    for (unsigned k = 0; k < a->nkinds; k++) {
+        struct dsf_kind_weight *kind = &w->kinds[k];
+
+        kind->op = a->kinds[k].op;
+        kind->traffic = a->kinds[k].traffic;
+        for (int i = 0; i < DSF_NWIRES; i++) {
+            kind->traffic.bytes[i] /= a->nsteps;
+            kind->traffic.dense[i] /= a->nsteps;
+        }
+        kind->moved = dsf_traffic_bytes(&kind->traffic);
+        dsf_traffic_add(&w->traffic, &kind->traffic);
+        w->moved += kind->moved;
+    }
 }
 
 void dsf_account_fini(struct dsf_account *a)

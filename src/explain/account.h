@@ -3,6 +3,7 @@
 #define DSF_EXPLAIN_ACCOUNT_H
 
 #include "graph/edges.h"
+#include "sim/weights.h"
 #include "explain/executed.h"
 #include "timeline/hidden.h"
 #include "timeline/shares.h"
@@ -40,6 +41,7 @@ struct dsf_kind_use {
     double predicted;           /* seconds of the same; < 0: not known */
     uint32_t all;               /* in the whole trace, whatever the program */
     double all_seconds;
+    struct dsf_traffic traffic; /* in the steps that count */
 };
 
 struct dsf_rank_use {
@@ -108,6 +110,10 @@ struct dsf_account {
 int dsf_account_init(struct dsf_account *a, const struct dsf_trace *trace,
                      struct dsflow_err *err);
 void dsf_account_fini(struct dsf_account *a);
+
+/* The bytes that kinds of task read of other ranks in a step; all else in `w`
+ * is 0. For dsf_weights_fini. */
+void dsf_account_traffic(const struct dsf_account *a, struct dsf_weights *w);
 
 /* The pipeline stage of a rank. */
 int dsf_account_stage(const struct dsf_account *a, int rank);

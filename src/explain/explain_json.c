@@ -2,6 +2,8 @@
  * shares of 1, bytes; of one step, unless its name says otherwise. */
 #include "explain/explain_private.h"
 
+#include "sim/traffic_report.h"
+
 #include <jansson.h>
 #include <math.h>
 
@@ -118,6 +120,17 @@ static json_t *kinds_json(const struct dsf_account *a)
         json_object_set_new(all, use->op != NULL ? use->op->name : "transfer",
                             o);
     }
+    return all;
+}
+
+static json_t *traffic_json(const struct dsf_account *a)
+{
+    struct dsf_weights w;
+    json_t *all;
+
+    dsf_account_traffic(a, &w);
+    all = dsf_traffic_kinds_json(&w);
+    dsf_weights_fini(&w);
     return all;
 }
 
@@ -270,6 +283,7 @@ int dsf_explain_json(const struct dsf_account *a,
     json_object_set_new(root, "ranks", ranks_json(a));
     json_object_set_new(root, "workers", workers_json(a));
     json_object_set_new(root, "tasks", kinds_json(a));
+    json_object_set_new(root, "traffic", traffic_json(a));
     json_object_set_new(root, "waits", waits_json(a));
     json_object_set_new(root, "rings", rings_json(a));
     json_object_set_new(root, "way", path_json(a));

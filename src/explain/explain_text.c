@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "sim/traffic_report.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -410,11 +411,16 @@ static void print_path(const struct dsf_account *a, FILE *out)
 void dsf_explain_text(const struct dsf_account *a,
                       const struct dsf_advices *advices, FILE *out)
 {
+    struct dsf_weights w;
+
     print_head(a, out);
     print_advice(a, advices, out);
     print_ranks(a, out);
     print_shares(a, out);
     print_kinds(a, out);
+    dsf_account_traffic(a, &w);
+    dsf_traffic_print(&w, out);
+    dsf_weights_fini(&w);
     print_waits(a, out);
     print_path(a, out);
 }

@@ -113,6 +113,18 @@ double dsf_task_moves(const struct dsflow_graph *g,
                                         t->op->reads(t->op, t->args, i));
 }
 
+double dsf_task_dense(const struct dsflow_graph *g,
+                      const struct dsflow_task_spec *t, unsigned i)
+{
+    double bytes = dsf_task_moves(g, t, i);
+
+    if (t->op->numbers == NULL || !(bytes > 0))
+        return bytes;
+    return (double)dsflow_dtype_bytes(
+        (enum dsflow_dtype)dsflow_graph_data(g, t->data[0])->dtype,
+        t->op->numbers(t->op, t->args, i));
+}
+
 size_t dsf_task_scratch_by(const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t,
                            size_t (*scratch)(const struct dsflow_case *c))

@@ -67,6 +67,10 @@ int dsf_task_unit_port(const struct dsflow_graph *g,
 double dsf_task_moves(const struct dsflow_graph *g,
                       const struct dsflow_task_spec *t, unsigned i);
 
+/* What these bytes would be if the numbers in them were not coded. */
+double dsf_task_dense(const struct dsflow_graph *g,
+                      const struct dsflow_task_spec *t, unsigned i);
+
 /* Bytes of working memory; and as such a function says. NULL: none. */
 size_t dsf_task_scratch(const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t);

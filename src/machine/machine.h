@@ -13,6 +13,7 @@ struct dsf_machine {
     int64_t l2, l3;      /* bytes of cache of one core, shared */
     unsigned numa;       /* nodes */
     unsigned devices;    /* GPUs, one for each rank; 0: ranks share the cores */
+    unsigned node_devices; /* of them, of each node; 0: they are of one */
     unsigned gpus;       /* beside the cores, for the ranks of a job, and */
     int64_t gpu_memory;  /* bytes that are free on each of them */
     int64_t logits;      /* bytes that those of a task may take; 0: 1 GiB where

@@ -327,6 +327,7 @@ void dsf_machine_of_model(const struct dsf_machine_model *m,
     machine->numa = 1;
     if (m->main.kind == DSF_MACHINE_GPU) {
         machine->devices = machine->cores;
+        machine->node_devices = (unsigned)m->main.devices;
     } else {
         machine->nodes = machine->processes = (unsigned)m->main.nodes;
         machine->node_cores = (unsigned)m->main.workers;

@@ -1,6 +1,7 @@
 /* division.c - ranks, processes and nodes: who is where. */
 #include "plan/division.h"
 
+#include "base/alloc.h"
 #include "graph/task.h"
 
 struct dsf_processes dsf_processes_of(const struct dsf_machine *machine,
@@ -38,6 +39,25 @@ int32_t dsf_process_node(const struct dsf_processes *all,
     if (machine->node_of != NULL)
         return machine->node_of[p];
     return (int32_t)((int64_t)p * machine->nodes / all->n);
+}
+
+int32_t dsf_rank_node(const struct dsf_machine *machine, int32_t ranks,
+                      int32_t rank)
+{
+    const struct dsf_processes all = dsf_processes_of(machine, ranks);
+
+    if (machine->node_devices > 0)
+        return rank / (int32_t)machine->node_devices;
+    return dsf_process_node(&all, machine, dsf_process_of(&all, rank));
+}
+
+int32_t *dsf_rank_nodes(const struct dsf_machine *machine, int32_t ranks)
+{
+    int32_t *nodes = dsf_xcalloc((size_t)ranks, sizeof(*nodes));
+
+    for (int32_t r = 0; r < ranks; r++)
+        nodes[r] = dsf_rank_node(machine, ranks, r);
+    return nodes;
 }
 
 static unsigned ranks_on(const struct dsf_processes *all,

@@ -33,6 +33,11 @@ unsigned dsf_process_workers(const struct dsf_processes *all, int32_t p,
 int32_t dsf_process_node(const struct dsf_processes *all,
                          const struct dsf_machine *machine, int32_t p);
 
+/* The node of a rank; and of each of `ranks`, for the caller to free. */
+int32_t dsf_rank_node(const struct dsf_machine *machine, int32_t ranks,
+                      int32_t rank);
+int32_t *dsf_rank_nodes(const struct dsf_machine *machine, int32_t ranks);
+
 /* GPUs, of all nodes, that so many ranks are on: `machine->gpus` of each node,
  * as far as its ranks need them, and rank r on number r modulo these. */
 struct dsf_gpus_used {

@@ -5,6 +5,7 @@
 #include "graph/shape_text.h"
 #include "plan/programs.h"
 #include "sim/largest.h"
+#include "sim/traffic_report.h"
 
 #include <math.h>
 
@@ -327,6 +328,7 @@ int dsf_plan_report(const struct dsflow_plan *plan, struct dsflow_graph *g,
     print_memory(w, facts->budget, out);
     print_largest(g, w, out);
     print_traffic(w, out);
+    dsf_traffic_print(w, out);
     if (facts->prediction != NULL)
         print_time(plan, facts->prediction, out);
     return ferror(out) ? DSFLOW_EIO : DSFLOW_OK;

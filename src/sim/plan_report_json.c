@@ -4,6 +4,7 @@
 #include "graph/shape_text.h"
 #include "plan/programs.h"
 #include "sim/largest.h"
+#include "sim/traffic_report.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -163,12 +164,13 @@ static json_t *rank_json(const struct dsflow_plan *plan,
     struct dsf_coords coords = dsf_mesh_coords(&plan->mesh, (int32_t)i);
     json_t *rank;
 
-    rank = json_pack("{s:i, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    rank = json_pack("{s:i, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                      "rank", (int)i, "device", gpu ? "gpu" : "cpu", "stage",
-                     (int)stage, "coords", axes_json(coords.at), "peak_bytes", peaks_json(r), "budget_bytes",
-                     budgets_json(facts->budget), "role_bytes", roles_json(r),
-                     "tasks", tasks_json(w, r), "bytes", moved_json(w, r),
-                     "tiers", tiers_json(r));
+                     (int)stage, "coords", axes_json(coords.at), "peak_bytes",
+                     peaks_json(r), "budget_bytes", budgets_json(facts->budget),
+                     "role_bytes", roles_json(r), "tasks", tasks_json(w, r),
+                     "bytes", moved_json(w, r), "traffic",
+                     dsf_traffic_json(&r->traffic), "tiers", tiers_json(r));
     if (p != NULL && w->nranks > 1)
         json_object_set_new(rank, "busy_seconds", json_real(p->sim.busy[i]));
     else if (p != NULL)
@@ -256,6 +258,7 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
                      mesh_json(&plan->mesh), "ranks", ranks, "tasks",
                      tasks_json(w, NULL), "data", (json_int_t)w->ndata, "edges",
                      (json_int_t)w->nedges, "bytes", moved_json(w, NULL));
+    json_object_set_new(root, "traffic", dsf_traffic_kinds_json(w));
     if (facts->on != NULL)
         json_object_set_new(root, "on", json_string(facts->on));
     json_object_set_new(root, "largest", largest_json(g, w));

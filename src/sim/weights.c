@@ -24,16 +24,6 @@ static unsigned find_kind(struct dsf_weights *w, size_t *cap,
     return w->nkinds++;
 }
 
-static double moved_bytes(const struct dsflow_graph *g,
-                          const struct dsflow_task_spec *t)
-{
-    double sum = 0;
-
-    for (unsigned p = 0; p < t->ndata && t->op->comm; p++)
-        sum += dsf_task_moves(g, t, p);
-    return sum;
-}
-
 static void count_kinds(struct dsf_weights *w, const struct dsflow_graph *g)
 {
     size_t cap = 0;
@@ -61,7 +51,7 @@ static void count_swap(struct dsf_rank_weight *rank,
 }
 
 static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,
-                        unsigned workers)
+                        unsigned workers, const int32_t *node_of)
 {
     for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
         const struct dsflow_task_spec *t =
@@ -69,6 +59,7 @@ static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,
         struct dsf_rank_weight *rank = &w->ranks[owner(w, t->rank)];
         double scratch = (double)dsf_task_scratch(g, t) * workers;
         double flops, moved;
+        struct dsf_traffic traffic;
         const dsflow_task_id *preds;
         unsigned k;
 
@@ -78,7 +69,8 @@ static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,
             continue;
         k = find_kind(w, NULL, t->op);
         flops = dsf_task_cost(g, t).flops;
-        moved = moved_bytes(g, t);
+        traffic = dsf_traffic_of(g, t, node_of);
+        moved = dsf_traffic_bytes(&traffic);
         if (t->op->swaps)
             count_swap(rank, g, t);
         rank->tasks[k]++;
@@ -86,6 +78,9 @@ static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,
         w->kinds[k].tasks++;
         w->kinds[k].flops += flops;
         w->kinds[k].moved += moved;
+        dsf_traffic_add(&rank->traffic, &traffic);
+        dsf_traffic_add(&w->kinds[k].traffic, &traffic);
+        dsf_traffic_add(&w->traffic, &traffic);
         w->flops += flops;
         w->moved += moved;
         w->ntasks++;
@@ -94,7 +89,7 @@ static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,
 }
 
 void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
-                      unsigned nranks, unsigned workers)
+                      unsigned nranks, unsigned workers, const int32_t *node_of)
 {
     memset(w, 0, sizeof(*w));
     w->nranks = nranks;
@@ -118,7 +113,7 @@ void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
         if (d->tier == DSFLOW_DEVICE)
             rank->role_bytes[d->role] += (double)d->bytes;
     }
-    count_tasks(w, g, workers);
+    count_tasks(w, g, workers, node_of);
     for (unsigned r = 0; r < nranks; r++) {
         w->ranks[r].peak = w->ranks[r].scratch;
         for (int role = 0; role < DSFLOW_NROLES; role++)
@@ -150,6 +145,7 @@ void dsf_weights_take(struct dsf_weights *w, unsigned rank,
     memcpy(r->out, was.out, sizeof(r->out));
     r->tasks = was.tasks;
     r->moved = was.moved;
+    r->traffic = was.traffic;
 }
 
 unsigned dsf_weights_neediest(const struct dsf_weights *w)

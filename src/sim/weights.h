@@ -2,6 +2,7 @@
 #ifndef DSF_SIM_WEIGHTS_H
 #define DSF_SIM_WEIGHTS_H
 
+#include "graph/traffic.h"
 #include "plan/plan.h"
 
 struct dsf_rank_weight {
@@ -17,12 +18,14 @@ struct dsf_rank_weight {
                        from a tier (swap_in), and writes to it (swap_out) */
     uint32_t *tasks;   /* of a step, by kind */
     double *moved;     /* bytes from other ranks, by kind */
+    struct dsf_traffic traffic; /* of all kinds */
 };
 
 struct dsf_kind_weight {
     const struct dsflow_op *op;
     uint32_t tasks;
     double flops, moved;
+    struct dsf_traffic traffic;
 };
 
 struct dsf_weights {
@@ -30,15 +33,17 @@ struct dsf_weights {
     struct dsf_rank_weight *ranks;
     struct dsf_kind_weight *kinds; /* in the order of first appearance */
     double moved;                  /* bytes between ranks, of all kinds */
+    struct dsf_traffic traffic;
     double flops;
     uint32_t ntasks, nedges;       /* of a step */
     uint32_t ndata;
 };
 
 /* What has no home, and tasks of no rank, count for rank 0. `workers` is how
- * many work for each rank. */
+ * many work for each rank; `node_of` as in traffic.h. */
 void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
-                      unsigned nranks, unsigned workers);
+                      unsigned nranks, unsigned workers,
+                      const int32_t *node_of);
 /* The rank takes `device` bytes of its device; `near` bytes of what the graph has
  * there, and `beside` bytes in all, are in main memory. */
 void dsf_weights_place(struct dsf_weights *w, unsigned rank, double device,

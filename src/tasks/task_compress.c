@@ -261,13 +261,22 @@ static int64_t add_compressed_reads(const struct dsflow_op *op,
     return port == 0 ? 0 : dsf_compressed_move(args, -1).elems;
 }
 
+static int64_t add_compressed_numbers(const struct dsflow_op *op,
+                                      const void *args, unsigned port)
+{
+    const struct dsf_compressed_args *a = args;
+
+    return port == 0 ? 0 : a->elems;
+}
+
 DSF_OP(add_compressed,
        .summary = "the sum of a piece over ranks, which each have it coded",
        .direction = DSFLOW_DIR_MOVE, .comm = DSFLOW_COMM_REDUCE, .repeats = 1,
        .args_size = sizeof(struct dsf_compressed_args),
        DSFLOW_PORTS({ "into", DSFLOW_RW }, { "in", DSFLOW_R }),
        .check = add_compressed_check, .cost = add_compressed_cost,
-       .scratch = add_compressed_scratch, .reads = add_compressed_reads);
+       .scratch = add_compressed_scratch, .reads = add_compressed_reads,
+       .numbers = add_compressed_numbers);
 
 /* --- decompress ----------------------------------------------------------- */
 
@@ -332,10 +341,17 @@ static int64_t decompress_reads(const struct dsflow_op *op, const void *args,
     return dsf_coding_bytes(&a->coding, move.at, move.elems);
 }
 
+static int64_t decompress_numbers(const struct dsflow_op *op, const void *args,
+                                  unsigned port)
+{
+    return port == 0 ? 0 : dsf_decompress_move(args, port).elems;
+}
+
 DSF_OP(decompress,
        .summary = "numbers from pieces that several ranks have coded",
        .direction = DSFLOW_DIR_MOVE, .comm = DSFLOW_COMM_GATHER, .repeats = 1,
        .args_size = sizeof(struct dsf_decompress_args),
        DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
        .check = decompress_check, .cost = decompress_cost,
-       .scratch = decompress_scratch, .reads = decompress_reads);
+       .scratch = decompress_scratch, .reads = decompress_reads,
+       .numbers = decompress_numbers);

@@ -83,7 +83,7 @@ double dsf_span_moves(const struct dsf_trace *trace,
     t = task_of(trace, span);
     if (t->op->swaps)
         return (double)dsf_task_swapped(trace->graph, t);
-    return trace->tasks[span->what].moves;
+    return dsf_traffic_bytes(&trace->tasks[span->what].moves);
 }
 
 static void change(struct replay *r, int rank, enum dsf_series series,

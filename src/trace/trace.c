@@ -21,7 +21,7 @@ bool dsf_trace_is_step(const struct dsf_trace *trace,
     return program == DSFLOW_STEP || trace->facts.steps >> program & 1;
 }
 
-void dsf_trace_weigh(struct dsf_trace *trace)
+void dsf_trace_weigh(struct dsf_trace *trace, const int32_t *node_of)
 {
     uint32_t n = dsflow_graph_ntasks(trace->graph);
 
@@ -31,12 +31,10 @@ void dsf_trace_weigh(struct dsf_trace *trace)
         const struct dsflow_task_spec *t =
             dsflow_graph_task(trace->graph, (dsflow_task_id){ i });
         struct dsflow_cost cost = dsf_task_cost(trace->graph, t);
-        double moves = 0;
 
-        for (unsigned p = 0; p < t->ndata && t->op->comm; p++)
-            moves += dsf_task_moves(trace->graph, t, p);
-        trace->tasks[i] =
-            (struct dsf_trace_task){ cost.flops, cost.bytes, moves, -1 };
+        trace->tasks[i] = (struct dsf_trace_task){
+            cost.flops, cost.bytes, dsf_traffic_of(trace->graph, t, node_of), -1
+        };
     }
 }
 

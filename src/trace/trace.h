@@ -7,12 +7,13 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
+#include "graph/traffic.h"
 #include "timeline/timeline.h"
 
 /* Of one task of the graph. */
 struct dsf_trace_task {
     double flops, bytes; /* its cost */
-    double moves;        /* bytes that it reads of other ranks */
+    struct dsf_traffic moves; /* what it reads of other ranks */
     double predicted;    /* seconds, in the prediction of the run; < 0: none */
 };
 
@@ -104,8 +105,8 @@ bool dsf_trace_is_step(const struct dsf_trace *trace,
                        const struct dsf_span *span);
 
 /* What a graph costs: fills trace->tasks from trace->graph; nothing is
- * predicted as yet. */
-void dsf_trace_weigh(struct dsf_trace *trace);
+ * predicted as yet. `node_of` as in traffic.h. */
+void dsf_trace_weigh(struct dsf_trace *trace, const int32_t *node_of);
 
 /* Frees what reading made: also the graph, when it was read. */
 void dsf_trace_fini(struct dsf_trace *trace);

@@ -1,7 +1,7 @@
 /* trace_private.h - how a trace stands on disk, and what the graph of one that
  * was read borrows.
  *
- *   "dsflow trace 6\n"
+ *   "dsflow trace 7\n"
  *   head    u32 bytes, JSON: facts, lanes, programs, kinds of task with their
  *           ports
  *   data    u32 count, then struct data_record and the name of each
@@ -16,7 +16,9 @@
 
 #include <dsflow/graph.h>
 
-#define DSF_TRACE_MAGIC "dsflow trace 6\n"
+#include "graph/traffic.h"
+
+#define DSF_TRACE_MAGIC "dsflow trace 7\n"
 enum {
     MAGIC = sizeof(DSF_TRACE_MAGIC) - 1,
     ORDER = 0x01020304,
@@ -35,7 +37,8 @@ struct data_record {
 };
 
 struct task_record {
-    double flops, bytes, moves, predicted;
+    double flops, bytes, predicted;
+    struct dsf_traffic moves;
     int32_t priority;
     int16_t layer, microbatch, tile, rank;
     uint32_t fresh, without;

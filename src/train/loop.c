@@ -264,6 +264,7 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
         snprintf(step.program, sizeof(step.program), "%s", program);
     tell_progress(r);
     memcpy(step.moved, r->moved, sizeof(step.moved));
+    step.weights = plain ? dsf_session_weights(&r->s) : NULL;
     find_held(r);
     step.device_bytes = r->held[DSFLOW_DEVICE];
     step.nvme_bytes = r->held[DSFLOW_NVME];

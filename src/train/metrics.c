@@ -2,6 +2,7 @@
 #include "train/metrics.h"
 
 #include "base/alloc.h"
+#include "sim/traffic_report.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -121,13 +122,14 @@ int dsf_metrics_begin(struct dsf_metrics *m, int64_t done,
 
 /* Spaces behind the line of `n` bytes, so that no line lies on two pages: the
  * kernel copies a write page by page, and a process can be killed between two
- * of them. */
+ * of them. The next is not much longer. */
 static size_t padding(off_t end, size_t n)
 {
     enum { PAGE = 4096, LONGEST = 768 };
+    const size_t next = n + n / 8 > LONGEST ? n + n / 8 : LONGEST;
     size_t room = PAGE - (size_t)end % PAGE;
 
-    return n <= room && room - n < LONGEST ? room - n : 0;
+    return n <= room && room - n < next ? room - n : 0;
 }
 
 /* Takes `root`; NULL is a text that is no UTF-8. */
@@ -202,6 +204,9 @@ int dsf_metrics_step(struct dsf_metrics *m, const struct dsf_step *s,
         counts(DSF_NMOVES, move_names, s->moved), "io_seconds",
         real(s->io_seconds), "io_hidden", real(s->io_hidden));
 
+    if (s->weights != NULL && s->weights->moved > 0)
+        json_object_set_new(line, "traffic",
+                            dsf_traffic_kinds_json(s->weights));
     if (!isnan(s->mfu))
         json_object_set_new(line, "mfu", json_real(s->mfu));
     if (s->overflows >= 0)

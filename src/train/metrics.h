@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <dsflow/error.h>
 
+#include "sim/weights.h"
 #include "timeline/shares.h"
 
 /* What was moved in a step. */
@@ -45,6 +46,8 @@ struct dsf_step {
     double mfu;         /* of what its GPUs are built for: mfu.h */
     double share[DSF_NSHARES]; /* of workers x seconds; sum 1 */
     int64_t moved[DSF_NMOVES]; /* bytes */
+    const struct dsf_weights *weights; /* between which ranks; NULL: as of a
+                                          line that was read */
 };
 
 struct dsf_validation {

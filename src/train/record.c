@@ -2,12 +2,14 @@
 #include "train/record.h"
 
 #include "base/alloc.h"
+#include "plan/division.h"
 #include "plan/programs.h"
 #include "trace/steps.h"
 #include "tune/fit.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static char *job_text(const struct dsf_job *job)
@@ -70,6 +72,7 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
     /* Without the links of virtual devices, as dsf_times_seconds has it. */
     struct dsf_cost_model model = { m, (unsigned)plan->nranks };
     double memory = dsf_fit_budget(s->plan, m);
+    int32_t *node_of = dsf_rank_nodes(plan->machine, plan->nranks);
 
     memset(trace, 0, sizeof(*trace));
     trace->facts = (struct dsf_trace_facts){
@@ -93,7 +96,8 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
     };
     put_axes(&trace->facts, &plan->mesh);
     trace->graph = s->graph;
-    dsf_trace_weigh(trace);
+    dsf_trace_weigh(trace, node_of);
+    free(node_of);
     for (uint32_t i = 0; i < dsflow_graph_ntasks(s->graph); i++)
         trace->tasks[i].predicted = dsf_cost_seconds(
             &model, s->graph,

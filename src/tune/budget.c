@@ -10,6 +10,7 @@
 #include "tasks/components.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* What a process needs beside tensors: libraries, queues, the text at hand. On a
  * small machine, where those are small too, a quarter. */
@@ -115,8 +116,12 @@ void dsf_fit_weigh(const struct dsflow_plan *plan,
                    struct dsflow_graph *graph,
                    const struct dsf_machine_model *m, struct dsf_weights *w)
 {
+    int32_t *node_of = dsf_rank_nodes(plan->machine, plan->nranks);
+
     dsf_weights_init(w, graph, (unsigned)plan->nranks,
-                     is_described(plan->machine, m) ? 1 : plan->rank_workers);
+                     is_described(plan->machine, m) ? 1 : plan->rank_workers,
+                     node_of);
+    free(node_of);
     if (plan->machine->gpus > 0)
         place_on_gpus(plan, graph, w);
 }

@@ -67,6 +67,29 @@ run copy --set job.steps=11 $coded --resume
 grep -q "has not all errors of 4 groups of micro-batches: they begin as zeroes" log ||
     fault "errors that were not kept: $(cat log)"
 rm -r copy
+# What a step sends, by kind of task and by wire, is the same to the byte in the
+# plan, in a trace and in the metrics; and so is what it would be dense.
+traffic() {
+    tr -d ' \n' |
+        grep -o '"[a-z_]*":{"\(inside\|between\)":{[^{}]*}\(,"between":{[^{}]*}\)\?}' |
+        grep -v '^"traffic"' | sed 's/,"ratio":[^}]*//g' | sort
+}
+
+coded="$four --set mesh.data=4 --set zero.stage=2 --set compress.gradients=int8"
+run traced $coded --set compress.params=int4 --trace
+"$dsflow" plan job.toml $coded --set compress.params=int4 --json 2> log |
+    traffic > planned
+"$dsflow" trace traced --json 2> log | traffic > in-trace
+grep '"traffic"' traced/metrics.jsonl | tail -n 1 | traffic > in-metrics
+for kind in add_compressed decompress all; do
+    grep -q "^\"$kind\":" planned || fault "no traffic of $kind: $(cat planned)"
+done
+cmp planned in-trace || fault "the trace says $(cat in-trace): $(cat planned)"
+cmp planned in-metrics || fault "metrics say $(cat in-metrics): $(cat planned)"
+# Its blocks of numbers are short, and its vectors many.
+awk -F'[:,}]' '/add_compressed/ && !($6 / $4 > 2.5 && $6 / $4 < 4) {
+        print "add_compressed: " $4 " bytes, dense " $6; wrong = 1 }
+    END { exit wrong }' planned || fault "int8 is no quarter: $(cat planned)"
 
 # A key that does nothing is warned of.
 "$dsflow" plan job.toml --set compress.block=64 > /dev/null 2> err

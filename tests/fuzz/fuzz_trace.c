@@ -111,7 +111,7 @@ static char *sound(size_t *n)
     struct dsflow_err err;
 
     t.graph = graph();
-    dsf_trace_weigh(&t);
+    dsf_trace_weigh(&t, NULL);
     dsf_timeline_add_lane(&t.timeline, DSF_LANE_WORKER, 0, "core 0");
     dsf_timeline_add_lane(&t.timeline, DSF_LANE_WORKER, 1, "core 1");
     dsf_timeline_add_lane(&t.timeline, DSF_LANE_DISK, -1, "disk read");

@@ -67,7 +67,7 @@ static void each_rank_has_what_is_at_home_there(void **state)
     add(g, &move, 1, DSFLOW_STEP, b, a); /* from rank 0 */
     add(g, &move, 0, DSFLOW_STEP, c, a); /* its own, and of no home */
     add(g, &work, 1, dsflow_graph_add_program(g, "eval"), b, c);
-    dsf_weights_init(&w, g, 2, 3);
+    dsf_weights_init(&w, g, 2, 3, NULL);
 
     assert_int_equal(w.ntasks, 5);
     assert_int_equal(w.ndata, 3);
@@ -82,6 +82,63 @@ static void each_rank_has_what_is_at_home_there(void **state)
     assert_true(w.ranks[0].tasks[0] == 2 && w.ranks[1].tasks[0] == 1);
     assert_true(w.ranks[1].moved[1] == 100 && w.ranks[0].moved[1] == 0);
     assert_true(w.moved == 100 && w.kinds[1].moved == 100);
+    dsf_weights_fini(&w);
+    dsflow_graph_free(g);
+}
+
+static int64_t half(const struct dsflow_op *op, const void *args, unsigned port)
+{
+    return port == 0 ? 0 : 50;
+}
+
+static int64_t numbers(const struct dsflow_op *op, const void *args,
+                       unsigned port)
+{
+    return port == 0 ? 0 : 40;
+}
+
+static const struct dsflow_op decode = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "decode",
+    DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),
+    .comm = 1,
+    .repeats = 1,
+    .reads = half,
+    .numbers = numbers,
+    .check = any,
+};
+
+/* Ranks 0 and 1 share a node. What is read coded is counted as it is, and as
+ * the numbers that it stands for, in the type of the first port. */
+static void traffic_is_of_wires_and_beside_what_is_dense(void **state)
+{
+    const int32_t node_of[] = { 0, 0, 1 };
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id out = dsflow_graph_add_data(
+        g, &DSFLOW_DATA(.name = "out", .elems = 80, .dtype = DSFLOW_BF16));
+    dsflow_data_id in[3];
+    struct dsf_weights w;
+    struct dsf_traffic t;
+
+    for (int r = 0; r < 3; r++)
+        in[r] = data(g, (const char *[]){ "a", "b", "c" }[r], 100,
+                     DSFLOW_BUFFERS, r);
+    dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &decode, .rank = 0, .ndata = 4,
+                                          .data = (dsflow_data_id[]){
+                                              out, in[0], in[1], in[2] }));
+    add(g, &move, 2, DSFLOW_STEP, in[2], in[0]);
+    dsf_weights_init(&w, g, 3, 1, node_of);
+    t = w.ranks[0].traffic;
+    assert_true(t.bytes[DSF_WIRES_INSIDE] == 50);
+    assert_true(t.bytes[DSF_WIRES_BETWEEN] == 50);
+    assert_true(t.dense[DSF_WIRES_INSIDE] == 80);
+    assert_true(t.dense[DSF_WIRES_BETWEEN] == 80);
+    t = w.ranks[2].traffic;
+    assert_true(t.bytes[DSF_WIRES_BETWEEN] == 100 && t.dense[1] == 100);
+    assert_true(w.traffic.bytes[DSF_WIRES_BETWEEN] == 150);
+    assert_true(dsf_traffic_bytes(&w.traffic) == w.moved && w.moved == 200);
+    assert_true(dsf_traffic_dense(&w.traffic) == 260);
+    assert_true(dsf_traffic_dense(&w.kinds[0].traffic) == 160);
     dsf_weights_fini(&w);
     dsflow_graph_free(g);
 }
@@ -108,7 +165,7 @@ static void tiers_and_what_moves_between_them_are_apart(void **state)
     add(g, &dsf_op_swap_out, 0, DSFLOW_STEP, slot, home);
     add(g, &dsf_op_swap_in, 0, DSFLOW_STEP, kept, used);
     add(g, &dsf_op_swap_in, 0, dsflow_graph_add_program(g, "eval"), kept, used);
-    dsf_weights_init(&w, g, 1, 1);
+    dsf_weights_init(&w, g, 1, 1, NULL);
 
     assert_true(w.ranks[0].peak == 50);
     assert_true(w.ranks[0].tier_bytes[DSFLOW_HOST] == 150);
@@ -129,6 +186,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rank_has_what_is_at_home_there),
+        cmocka_unit_test(traffic_is_of_wires_and_beside_what_is_dense),
         cmocka_unit_test(tiers_and_what_moves_between_them_are_apart),
     };
 

@@ -107,7 +107,7 @@ static void weigh(struct dsf_trace *trace)
 
         trace->tasks[i].predicted = -1;
         if (t->op->comm)
-            trace->tasks[i].moves =
+            trace->tasks[i].moves.bytes[DSF_WIRES_INSIDE] =
                 (double)dsflow_graph_data(trace->graph, t->data[1])->bytes;
     }
 }

@@ -112,7 +112,7 @@ static void write_trace(bool whole)
     struct dsflow_err err;
 
     t.graph = graph();
-    dsf_trace_weigh(&t);
+    dsf_trace_weigh(&t, NULL);
     t.tasks[1].predicted = 0.625;
     dsf_timeline_add_lane(&t.timeline, DSF_LANE_WORKER, 0, "core %d", 0);
     dsf_timeline_add_lane(&t.timeline, DSF_LANE_WORKER, 1, "core %d", 1);
@@ -321,7 +321,7 @@ static void every_ring_comes_back_however_many_there_are(void **state)
         dsflow_graph_add_data(t.graph, &DSFLOW_DATA(.name = keys[i], .elems = 8,
                                                     .ring = keys[i]));
     }
-    dsf_trace_weigh(&t);
+    dsf_trace_weigh(&t, NULL);
     dsf_timeline_add_lane(&t.timeline, DSF_LANE_WORKER, 0, "core 0");
     assert_int_equal(dsf_trace_create(path, &t, &file, &err), DSFLOW_OK);
     assert_int_equal(dsf_trace_close(file, true, &err), DSFLOW_OK);
