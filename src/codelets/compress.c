@@ -52,6 +52,7 @@ struct terms {
     size_t len;     /* numbers of the block */
     uint8_t *coded; /* room for them */
     const struct dsf_scales *scales; /* of tensors, by port */
+    float *room;    /* for the trees of the terms */
     /* Term `k` from number `i` of those that are summed on. */
     void (*get)(const struct terms *t, unsigned k, int64_t i, float *out);
 };
@@ -89,20 +90,41 @@ static void get_recoded(const struct terms *t, unsigned k, int64_t i,
     dsf_coding_decode(&a->coding, a->at + i, n, t->coded, out);
 }
 
+/* The sum of the `k`-th node, as it is when it has been sent. */
+static void get_node(const struct terms *t, unsigned k, int64_t i, float *out)
+{
+    const struct dsf_add_recoded_args *a = t->call->args;
+    const unsigned node = (unsigned)a->node;
+    struct terms groups = *t;
+
+    groups.get = get_recoded;
+    tree(&groups, k * node, node, i, out, t->room);
+    dsf_coding_encode(&a->coding, NULL, a->at + i, (int64_t)t->len, out,
+                      t->coded);
+    dsf_coding_decode(&a->coding, a->at + i, (int64_t)t->len, t->coded, out);
+}
+
 static void add_recoded_cpu(const struct dsflow_call *call)
 {
     const struct dsf_add_recoded_args *a = call->args;
     const size_t n = (size_t)a->coding.block;
+    const unsigned terms = call->nbufs / (a->node > 0 ? (unsigned)a->node : 1);
     struct dsf_scales *scales = call->scratch;
     float *sum = (float *)(scales + call->nbufs), *coded = sum + n;
-    const struct terms t = { call, n, (uint8_t *)coded, scales, get_recoded };
+    float *room = coded + n;
+    const struct terms t = { .call = call,
+                             .len = n,
+                             .coded = (uint8_t *)coded,
+                             .scales = scales,
+                             .room = room + n * dsf_tree_levels(terms),
+                             .get = a->node > 0 ? get_node : get_recoded };
 
     for (unsigned i = 0; i < call->nbufs; i++)
         scales[i] = dsf_coding_scales(
             &a->coding,
             floats(&call->bufs[i], i == 0 ? a->into_at : a->from_at));
     for (int64_t i = 0; i < a->elems; i += a->coding.block) {
-        tree(&t, 0, call->nbufs, i, sum, coded + n);
+        tree(&t, 0, terms, i, sum, room);
         memcpy((float *)call->bufs[0].ptr + a->into_at + i, sum,
                n * sizeof(*sum));
     }

@@ -88,6 +88,11 @@ static unsigned make_add_recoded(uint64_t *state, struct dsflow_shape *shapes,
     a->into_at = 16 * dsf_any(state, 0, 3);
     a->from_at = 16 * dsf_any(state, 0, 3);
     a->self = dsf_any(state, 0, (int32_t)n - 1);
+    if (dsf_any(state, 0, 1)) { /* two levels */
+        a->node = dsf_any(state, 1, (int32_t)n);
+        while (n % (unsigned)a->node != 0)
+            a->node--;
+    }
     for (unsigned i = 0; i < n; i++)
         shapes[i] = floats((i == 0 ? a->into_at : a->from_at) + a->elems);
     return n;
@@ -143,10 +148,13 @@ static unsigned make_add_compressed(uint64_t *state,
     a->coding = any_coding(state, &unit);
     any_range(state, a->coding.block, unit, &a->at, &a->elems);
     a->into_at = 16 * dsf_any(state, 0, 3);
+    a->in_at =
+        a->coding.block * dsf_any(state, 0, (int32_t)(a->at / a->coding.block));
     shapes[0] = floats(a->into_at + a->elems);
     for (unsigned i = 1; i < n; i++)
-        shapes[i] = dsf_any(state, 0, 1) ? packed(&a->coding, 0, unit)
-                                         : packed(&a->coding, a->at, a->elems);
+        shapes[i] = dsf_any(state, 0, 1)
+                        ? packed(&a->coding, a->in_at, unit - a->in_at)
+                        : packed(&a->coding, a->at, a->elems);
     return n;
 }
 
@@ -255,9 +263,9 @@ static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
     } else if (elems == dsf_coding_bytes(&a->coding, a->at, a->elems)) {
         fill_packed(&a->coding, &state, a->at, a->elems, data);
     } else {
-        while (dsf_coding_bytes(&a->coding, 0, unit) < elems)
+        while (dsf_coding_bytes(&a->coding, a->in_at, unit) < elems)
             unit += a->coding.block;
-        fill_packed(&a->coding, &state, 0, unit, data);
+        fill_packed(&a->coding, &state, a->in_at, unit, data);
     }
     return 1;
 }

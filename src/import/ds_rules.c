@@ -386,6 +386,10 @@ static void take_zero(struct dsf_ds *x)
     if (stage == 3 && dsf_ds_true(x, Z "zero_quantized_weights", false))
         dsf_ds_set_text(x, "compress", "params", Z "zero_quantized_weights",
                         "int8");
+    if (stage == 3 && dsf_ds_whole(x, Z "zero_hpz_partition_size", 1) > 1)
+        dsf_ds_set(x, "compress", "secondary", Z "zero_hpz_partition_size",
+                   "%lld",
+                   (long long)dsf_ds_whole(x, Z "zero_hpz_partition_size", 1));
     if (stage == 3 && dsf_ds_true(x, Z "zero_quantized_gradients", false)) {
         dsf_ds_set_text(x, "compress", "gradients",
                         Z "zero_quantized_gradients", "int4");

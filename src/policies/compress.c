@@ -21,6 +21,7 @@
 
 #include "base/alloc.h"
 #include "model/parts.h"
+#include "plan/division.h"
 #include "plan/programs.h"
 #include "policies/keys.h"
 #include "tasks/components.h"
@@ -45,6 +46,37 @@ bool dsf_compresses_gradients(const struct dsf_job *job)
 bool dsf_compresses_params(const struct dsf_job *job)
 {
     return names_format(dsf_compress_keys(job)->params);
+}
+
+/* Those of the data ranks that share the node of the first, where as many share
+ * each of the others. */
+static int32_t groups_of_a_node(const struct dsflow_plan *plan)
+{
+    const struct dsf_mesh *mesh = &plan->mesh;
+    const int32_t ranks = plan->nranks, data = plan->nreplicas;
+    const int32_t first = dsf_rank_node(plan->machine, ranks, 0);
+    int32_t n = 1;
+
+    while (n < data &&
+           dsf_rank_node(plan->machine, ranks,
+                         dsf_mesh_peer(mesh, 0, DSF_AXIS_DATA, n)) == first)
+        n++;
+    return data % n == 0 ? n * (plan->groups / data) : 1;
+}
+
+/* A format with a scale for each tensor needs all of what it codes, of which ranks
+ * have runs. */
+int32_t dsf_compress_node(const struct dsflow_plan *plan)
+{
+    const struct dsf_compress_keys *keys = dsf_compress_keys(plan->job);
+    const struct dsflow_wire_format *f =
+        dsflow_wire_format_find(keys->gradients);
+    int64_t node = keys->node < 0 ? groups_of_a_node(plan) : keys->node;
+
+    return keys->two_level && node > 1 && node < plan->groups && f != NULL &&
+                   f->encode_by == NULL
+               ? (int32_t)node
+               : 0;
 }
 
 /* How `format` codes the unit; false where it has too few matrices. */
@@ -378,11 +410,28 @@ static int compress_decide(void *part, struct dsflow_plan *plan,
                            struct dsflow_err *err)
 {
     const struct dsf_compress_keys *keys = part;
-    char value[32];
+    char value[32], expected[64];
 
     if (keys->block >= 0 && keys->block % DSFLOW_WIRE_FORMAT_STEP != 0) {
         snprintf(value, sizeof(value), "%lld", (long long)keys->block);
         return refuse(plan, "block", value, "a multiple of 16", err);
+    }
+    if (keys->node > 0 && plan->groups % keys->node != 0) {
+        snprintf(value, sizeof(value), "%lld", (long long)keys->node);
+        snprintf(expected, sizeof(expected), "a divisor of the %d batch.groups",
+                 (int)plan->groups);
+        return refuse(plan, "node", value, expected, err);
+    }
+    if (keys->secondary > 0 && dsf_zero_stage(plan->job) != 3) {
+        snprintf(value, sizeof(value), "%lld", (long long)keys->secondary);
+        return refuse(plan, "secondary", value,
+                      "zero.stage = 3: else ranks have all parameters", err);
+    }
+    if (keys->secondary > 0 && plan->nreplicas % keys->secondary != 0) {
+        snprintf(value, sizeof(value), "%lld", (long long)keys->secondary);
+        snprintf(expected, sizeof(expected), "a divisor of the %d data ranks",
+                 (int)plan->nreplicas);
+        return refuse(plan, "secondary", value, expected, err);
     }
     if (names_format(keys->gradients) &&
         dsf_gradient_type(plan->job) != DSFLOW_FP32)
@@ -456,6 +505,23 @@ static const struct dsflow_option compress_options[] = {
                       "errors begin as zeroes again after so many steps; 0: "
                       "never",
                       CARRIED),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, COMPRESS, two_level, "true",
+                     "the gradients of groups that share a node are added "
+                     "there, and their sum is coded again for other nodes. The "
+                     "losses are not those of one level",
+                     "compress.gradients != none"),
+    DSFLOW_OPTION_AUTO(COMPRESS, node, "\"auto\"", 1, 65536,
+                       "groups that share a node, for two_level: a divisor of "
+                       "batch.groups; auto: those of the data ranks of a node "
+                       "of the machine",
+                       "compress.gradients != none and compress.two_level = "
+                       "true"),
+    DSFLOW_OPTION_INT(COMPRESS, secondary, "0", 0, 65536,
+                      "so many data ranks that follow each other keep a copy "
+                      "of the parameters among them from the first gather of a "
+                      "step on, and later ones read that; 0: all read the "
+                      "shards of all",
+                      "mesh.data >= 2"),
     { 0 },
 };
 

@@ -88,6 +88,9 @@ struct dsf_compress_keys {
     int error;                /* enum dsf_error */
     double error_beta;
     int64_t error_reset; /* steps; 0: never */
+    bool two_level;           /* sums of nodes are coded again */
+    int64_t node;             /* groups that share a node; -1: auto */
+    int64_t secondary;        /* ranks that keep a second copy; 0: none */
 };
 
 /* dsf_zero_keys(job), and its like. */
@@ -141,6 +144,9 @@ static inline bool dsf_keeps_masters(const struct dsf_job *job)
     return dsf_precision_keys(job)->master ||
            dsf_compute_type(job) != DSFLOW_BF16;
 }
+
+/* Groups that share a node, whose sum is coded again; 0: there is one level. */
+int32_t dsf_compress_node(const struct dsflow_plan *plan);
 
 /* Are gradients, or parameters, sent in another format than they have? */
 bool dsf_compresses_gradients(const struct dsf_job *job);

@@ -179,7 +179,8 @@ static void add_recoded(struct step *s, unsigned u, const dsflow_data_id *of,
 {
     const struct dsf_unit *unit = &s->model->units[u];
     struct dsf_add_recoded_args args = { .coding = *coding,
-                                         .elems = unit->elems };
+                                         .elems = unit->elems,
+                                         .node = dsf_compress_node(s->plan) };
 
     s->pass = DSFLOW_UPDATE;
     dsf_step_emit(s, &dsf_op_add_recoded, &args, unit->layer, 0, (unsigned)n,

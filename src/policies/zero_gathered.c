@@ -78,7 +78,8 @@ dsflow_data_id dsf_zero_gathered(struct dsf_zero *z, dsflow_data_id id,
         whole = own_buffer(z, spec, t->rank);
     else if (!holds(z, whole, id))
         whole = next_buffer(z, spec, t);
-    if (!holds(z, whole, id) && !dsf_zero_gather_coded(z, id, t, whole)) {
+    if (!holds(z, whole, id) && !dsf_zero_gather_coded(z, id, t, whole) &&
+        !dsf_zero_gather_second(z, id, t, whole)) {
         struct dsf_collective c = { &dsf_op_all_gather,
                                     dsf_zero_pieces(z, spec),
                                     dsf_zero_spread(z, id)->id, 0 };
@@ -88,6 +89,7 @@ dsflow_data_id dsf_zero_gathered(struct dsf_zero *z, dsflow_data_id id,
             g->id = ++z->collectives;
         c.id = g->id;
         dsf_collective_emit(z->rw.out, t, &c, d, t->rank, whole);
+        dsf_zero_keep_numbers(z, id, t, whole);
     }
     dsf_grow(&z->contents, &z->cap_contents, whole.i + 1, sizeof(*z->contents));
     z->contents[whole.i] = id.i + 1;
@@ -96,6 +98,7 @@ dsflow_data_id dsf_zero_gathered(struct dsf_zero *z, dsflow_data_id id,
 
 void dsf_zero_forget(struct dsf_zero *z)
 {
+    dsf_zero_forget_second(z);
     for (uint32_t i = 0; i < dsflow_graph_ndata(z->rw.in); i++)
         z->gathers[i].members = 0;
     if (z->contents != NULL)
@@ -108,10 +111,12 @@ void dsf_zero_begin_gathered(struct dsf_zero *z)
     z->next = dsf_xcalloc(count_rings(z), sizeof(*z->next));
     z->gathers =
         dsf_xcalloc(dsflow_graph_ndata(z->rw.in) + 1, sizeof(*z->gathers));
+    dsf_zero_begin_second(z);
 }
 
 void dsf_zero_end_gathered(struct dsf_zero *z)
 {
+    dsf_zero_end_second(z);
     for (uint32_t i = 0; i < dsflow_graph_ndata(z->rw.in); i++)
         free(z->gathers[i].last);
     free(z->gathers);

@@ -46,6 +46,10 @@ struct dsf_zero {
     uint32_t *next; /* by rank, chunk, pass and kind of unit: in their ring */
     int32_t chunks; /* of a stage */
 
+    /* zero_second.c */
+    struct dsf_second *second; /* by data of `in`; NULL: there are none */
+    int32_t keepers;           /* so many ranks have a copy among them */
+
     /* zero_compress.c */
     struct dsf_coded *coded; /* by data of `in` */
     struct dsf_zero_ring *rings;
@@ -104,8 +108,64 @@ void dsf_zero_share(struct dsf_zero *z, const struct dsflow_task_spec *like,
 bool dsf_zero_sends_groups(const struct dsf_zero *z,
                            const struct dsflow_task_spec *t);
 void dsf_zero_sum_groups(struct dsf_zero *z, const struct dsflow_task_spec *t);
+/* What buffers of the policy are for. */
+enum dsf_zero_use { DSF_ZERO_CODED, DSF_ZERO_SUM, DSF_ZERO_RECODED };
+
+/* The next of buffers for `elems` bytes, or numbers of a sum, of which `length`
+ * take turns. */
+dsflow_data_id dsf_zero_take_buffer(struct dsf_zero *z, enum dsf_zero_use use,
+                                    int32_t rank, int64_t elems,
+                                    uint32_t length);
+/* Numbers at .. at+elems of a unit, which begin at number `from` of `in`, into
+ * `out`, which has no others. */
+void dsf_zero_compress(struct dsf_zero *z, const struct dsflow_task_spec *like,
+                       const struct dsf_coding *coding, int32_t rank,
+                       int64_t at, int64_t elems, int64_t from,
+                       dsflow_data_id in, dsflow_data_id out);
+
+/* zero_nodes.c: what is sent of the gradients that a task `add_recoded` adds up
+ * to all that need it: coded numbers from one on. */
+struct dsf_zero_terms {
+    dsflow_data_id *v; /* of each group; or of each run of each node */
+    uint32_t n;        /* groups, or nodes */
+    int32_t runs;      /* of a node */
+};
+/* Node by node, of what each group has in `packed` (NULL: in its gradient). */
+void dsf_zero_sum_nodes(struct dsf_zero *z, const struct dsflow_task_spec *t,
+                        const struct dsf_pieces *pieces,
+                        const dsflow_data_id *packed,
+                        struct dsf_zero_terms *terms);
+/* How many runs of pieces the ranks of a node have each one of; and whether the
+ * groups of a node are of one rank. */
+int32_t dsf_zero_node_runs(const struct dsf_zero *z,
+                           const struct dsflow_task_spec *t);
+bool dsf_zero_node_in_rank(const struct dsf_zero *z,
+                           const struct dsflow_task_spec *t);
+
 /* What becomes of a task `recode`, where ranks have shards of the masters. */
 void dsf_zero_recode(struct dsf_zero *z, const struct dsflow_task_spec *t);
+/* zero_second.c: second copies of parameters, by data of `in`. */
+void dsf_zero_begin_second(struct dsf_zero *z);
+void dsf_zero_end_second(struct dsf_zero *z);
+void dsf_zero_forget_second(struct dsf_zero *z);
+/* Where the rank of `t` finds the coded piece `d` nearer than where it is at
+ * home; no data: nowhere. */
+dsflow_data_id dsf_zero_second(const struct dsf_zero *z, dsflow_data_id id,
+                               const struct dsflow_task_spec *t, int32_t d);
+/* The rank keeps its part of the coded pieces, and reads that from then on; and
+ * of the numbers in `whole`. */
+void dsf_zero_keep_coded(struct dsf_zero *z, dsflow_data_id id,
+                         const struct dsflow_task_spec *t,
+                         const struct dsf_pieces *pieces,
+                         dsflow_data_id *shards);
+void dsf_zero_keep_numbers(struct dsf_zero *z, dsflow_data_id id,
+                           const struct dsflow_task_spec *t,
+                           dsflow_data_id whole);
+/* All numbers, from second copies of them; false: they are not there. */
+bool dsf_zero_gather_second(struct dsf_zero *z, dsflow_data_id id,
+                            const struct dsflow_task_spec *t,
+                            dsflow_data_id whole);
+
 /* The whole unit, from coded shards; false: it is not sent so. */
 bool dsf_zero_gather_coded(struct dsf_zero *z, dsflow_data_id id,
                            const struct dsflow_task_spec *t,

@@ -28,8 +28,8 @@
  *
  * add_compressed           { into RW, in R, ... }     struct
  * dsf_compressed_args into[into_at ..] = the sum of numbers at .. at+elems of
- * the unit, which each `in` has, coded: all of the unit, or just these. What
- * stands in `into` does not count. In the tree of pairs.
+ * the unit, which each `in` has, coded: those from in_at on, or just these.
+ * What stands in `into` does not count. In the tree of pairs.
  *
  * decompress               { out RW, in R, ... }      struct
  * dsf_decompress_args out = the unit, of which each `in` is a piece, coded:
@@ -50,6 +50,9 @@ struct dsf_add_recoded_args {
     struct dsf_coding coding;
     int64_t elems, at, into_at, from_at;
     int64_t self; /* place of `into` among what is added */
+    int64_t
+        node; /* so many of them that follow each other are added first, and
+                 their sum is coded and decoded again; 0: there is one level */
 };
 
 struct dsf_feed_back_args {
@@ -67,6 +70,7 @@ struct dsf_compress_args {
 struct dsf_compressed_args {
     struct dsf_coding coding;
     int64_t elems, at, into_at;
+    int64_t in_at; /* the first number of each `in`, where that has more */
 };
 
 struct dsf_decompress_args {
@@ -82,6 +86,9 @@ int64_t dsf_feed_back_step(const struct dsf_feed_back_args *a);
  * on. */
 struct dsf_range dsf_compressed_move(const struct dsf_compressed_args *a,
                                      int64_t bytes);
+
+/* Levels of the tree of pairs of so many terms. */
+unsigned dsf_tree_levels(unsigned terms);
 
 /* The piece that is on port `port` of decompress: its numbers. */
 struct dsf_range dsf_decompress_move(const struct dsf_decompress_args *a,

@@ -107,6 +107,11 @@ static int add_recoded_check(const struct dsflow_case *c,
         status =
             dsflow_fail(err, DSFLOW_EINVAL, "%s: self: %lld: expected 0 to %u",
                         c->op->name, (long long)a->self, c->n - 1);
+    if (status == DSFLOW_OK && (a->node < 0 || (a->node > 0 && c->n % a->node)))
+        status = dsflow_fail(
+            err, DSFLOW_EINVAL,
+            "%s: node: %lld: expected a divisor of the %u that are added",
+            c->op->name, (long long)a->node, c->n);
     return status;
 }
 
@@ -119,19 +124,30 @@ static void add_recoded_cost(const struct dsflow_case *c,
     cost->bytes = (c->n + 1) * bytes_of(c, 0, elems);
 }
 
-/* A block coded, and one for each level of the tree of what is added. */
-static size_t tree_scratch(const struct dsflow_case *c, unsigned terms)
+unsigned dsf_tree_levels(unsigned terms)
 {
-    size_t levels = 2;
+    unsigned levels = 0;
 
     for (unsigned n = 1; n < terms; n *= 2)
         levels++;
-    return levels * block_scratch(c->args);
+    return levels;
+}
+
+/* A block coded, the sum, and a block for each level of the tree of what is
+ * added. */
+static size_t tree_scratch(const struct dsflow_case *c, unsigned levels)
+{
+    return (2 + levels) * block_scratch(c->args);
 }
 
 static size_t add_recoded_scratch(const struct dsflow_case *c)
 {
-    return tree_scratch(c, c->n) + c->n * sizeof(struct dsf_scales);
+    const struct dsf_add_recoded_args *a = c->args;
+    const unsigned node = a->node > 0 ? (unsigned)a->node : 1;
+
+    return tree_scratch(c,
+                        dsf_tree_levels(c->n / node) + dsf_tree_levels(node)) +
+           c->n * sizeof(struct dsf_scales);
 }
 
 static void add_recoded_slice(void *args, int64_t from, int64_t elems,
@@ -218,7 +234,9 @@ struct dsf_range dsf_compressed_move(const struct dsf_compressed_args *a,
 
     return (struct dsf_range){
         .elems = n,
-        .from = bytes == n ? 0 : dsf_coding_bytes(&a->coding, 0, a->at),
+        .from = bytes == n
+                    ? 0
+                    : dsf_coding_bytes(&a->coding, a->in_at, a->at - a->in_at),
     };
 }
 
@@ -229,6 +247,9 @@ static int add_compressed_check(const struct dsflow_case *c,
     int status =
         dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
 
+    if (status == DSFLOW_OK)
+        status = dsf_coding_check(&a->coding, c->op->name, a->in_at,
+                                  a->at - a->in_at, err);
     if (status == DSFLOW_OK)
         status = dsf_range_check(c, 0, DSFLOW_FP32, a->into_at, a->elems, err);
     for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++) {
@@ -252,7 +273,7 @@ static void add_compressed_cost(const struct dsflow_case *c,
 
 static size_t add_compressed_scratch(const struct dsflow_case *c)
 {
-    return tree_scratch(c, c->n - 1);
+    return tree_scratch(c, dsf_tree_levels(c->n - 1));
 }
 
 static int64_t add_compressed_reads(const struct dsflow_op *op,

@@ -269,8 +269,9 @@ static void list_errors(const struct dsf_job *j, struct dsf_identity *of)
 /* What is sent in which format; where nothing is, the other keys do not count.
  */
 #define DEFAULT_KEEP 16384
-static void list_sent(const struct dsf_job *j, struct dsf_identity *of)
+static void list_sent(const struct dsf_session *s, struct dsf_identity *of)
 {
+    const struct dsf_job *j = s->job;
     const struct dsf_compress_keys *keys = dsf_compress_keys(j);
     bool any = dsf_compresses_gradients(j) || dsf_compresses_params(j);
 
@@ -284,6 +285,11 @@ static void list_sent(const struct dsf_job *j, struct dsf_identity *of)
     add(of, DSF_EFFECT_PRECISION, "compress.keep", "%" PRId64,
         any ? keys->keep : DEFAULT_KEEP);
     list_errors(j, of);
+    if (s->plan != NULL)
+        add(of, DSF_EFFECT_PRECISION, "compress.node", "%d",
+            (int)dsf_compress_node(s->plan));
+    else
+        open_key(of, DSF_EFFECT_PRECISION, "compress.node");
 }
 
 void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
@@ -300,7 +306,7 @@ void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
     add_real(of, DSF_EFFECT_UPDATE, "optimizer.momentum",
              dsf_identity_momentum(j));
     list_types(s, of);
-    list_sent(j, of);
+    list_sent(s, of);
     add(of, DSF_EFFECT_TEXT, "job.seed", "%" PRId64, j->main.seed);
     add_flag(of, DSF_EFFECT_TEXT, "data.shuffle", j->data.shuffle);
     add(of, DSF_EFFECT_BATCH, "batch.sequences", "%" PRId64,
@@ -352,7 +358,8 @@ static const struct {
     { "model.window_layers", "all" }, { "compress.gradients", "none" },
     { "compress.params", "none" },    { "compress.block", "auto" },
     { "compress.keep", "16384" },     { "compress.error", "none" },
-    { "compress.error_beta", "0.8" }, { "compress.error_reset", "1024" }
+    { "compress.error_beta", "0.8" }, { "compress.error_reset", "1024" },
+    { "compress.node", "0" }
 };
 
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,

@@ -200,6 +200,13 @@ set_wrong compress.error_beta 1.5 "compress: error_beta: 1.5: expected a number,
 set_wrong compress.error_reset -1 "compress: error_reset: -1: expected a whole number, 0 to 2147483647"
 wrong 2 "--set: compress: error: int8: expected none where zero.reduce is micro and the head is tied, as its gradients are then sent apart" \
     plan job.toml --set compress.gradients=int4 --set compress.error=int8 --set zero.reduce=micro --set model.tied=true
+wrong 2 "--set: compress: node: 3: expected a divisor of the 4 batch.groups" \
+    plan job.toml --set compress.gradients=int8 --set batch.groups=4 --set compress.node=3
+set_wrong compress.node 0 'compress: node: 0: expected "auto", or 1 to 65536'
+wrong 2 "--set: compress: secondary: 2: expected zero.stage = 3: else ranks have all parameters" \
+    plan job.toml --set mesh.data=4 --set zero.stage=2 --set compress.secondary=2
+wrong 2 "--set: compress: secondary: 3: expected a divisor of the 4 data ranks" \
+    plan job.toml --set mesh.data=4 --set zero.stage=3 --set compress.secondary=3
 set_wrong precision.gradients fp16 'precision: gradients: "fp16": expected fp32 or bf16'
 set_wrong precision.loss_scale -1 "precision: loss_scale: -1: expected a number, 0 to 1e+10"
 set_wrong precision.initial_scale inf "precision: initial_scale: inf: expected a number, 0.0001 to 1e+10"

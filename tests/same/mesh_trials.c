@@ -23,6 +23,7 @@
 
 /* All units, however small. */
 #define GRADS(format)  "compress.keep=0 compress.gradients=" format " "
+#define NODES(n)       "batch.groups=8 compress.node=" #n " "
 #define PARAMS(format) "compress.keep=0 compress.params=" format " "
 
 const char *const mesh_trials[] = {
@@ -366,6 +367,44 @@ const char *const mesh_trials[] = {
                             "mesh.data=2 zero.stage=1 " ALL_CPU,
     "gpt2 " PARAMS("int8") GATED "mesh.data=2 zero.stage=3 zero.keep=0 "
                                  "optimizer.kind=lion optimizer.clip=0.0",
+
+    /* Sums of nodes are coded again: of some groups of a rank, of several
+     * ranks, of groups that stand across ranks, and where the sums are fewer
+     * bytes. */
+    "llama " GRADS("int8") NODES(2) "mesh.data=4 zero.stage=1",
+    "llama " GRADS("int8") NODES(4) "mesh.data=8 zero.stage=2",
+    "llama " GRADS("int8") NODES(4) "mesh.data=8 zero.stage=0",
+    "llama " GRADS("int8") NODES(4) "mesh.data=4 zero.stage=3 zero.keep=0 "
+                                    "mesh.pipeline=2 machine.workers=3",
+    "llama " GRADS("int8") NODES(4) "mesh.data=2 zero.stage=1",
+    "gpt2 " GRADS("int4") "mesh.data=3 batch.groups=12 batch.sequences=12 "
+                          "zero.stage=2 compress.node=6",
+    "gpt2 " GRADS("int4") "mesh.data=3 batch.groups=12 batch.sequences=12 "
+                          "zero.stage=0 compress.node=3",
+    "gpt2 " GRADS("int8") "mesh.data=2 batch.groups=16 batch.sequences=16 "
+                          "zero.stage=1 compress.node=2",
+    "gpt2 " GRADS("int8") "mesh.data=4 batch.groups=4 zero.reduce=micro "
+                          "zero.stage=2 compress.node=2",
+    "gpt2 " GRADS("int4") NODES(4) "mesh.data=4 mesh.tensor=2 zero.stage=2",
+    "gpt2 " GRADS("int8") "mesh.data=16 batch.sequences=32 zero.stage=2 "
+                          "compress.node=8 " ALL_CPU,
+
+    /* Second copies of parameters, as they are and coded. */
+    "gpt2 mesh.data=4 zero.stage=3 zero.keep=0 compress.secondary=2",
+    "llama mesh.data=6 batch.sequences=12 zero.stage=3 zero.keep=0 "
+    "compress.secondary=3 zero.prefetch=2 recompute.what=block "
+    "precision.compute=bf16",
+    "gpt2 mesh.data=16 batch.sequences=32 zero.stage=3 zero.keep=0 "
+    "compress.secondary=8",
+    "gpt2 " PARAMS("int8") "mesh.data=4 zero.stage=3 zero.keep=0 "
+                           "compress.secondary=2 batch.sequences=8",
+    "llama " PARAMS("int8") "compress.gradients=int4 compress.node=2 "
+                            "mesh.data=4 zero.stage=3 zero.keep=0 "
+                            "compress.secondary=2 mesh.pipeline=2",
+    "gpt2 " PARAMS("int8") "compress.gradients=int4 compress.node=2 "
+                           "mesh.data=4 zero.stage=3 zero.keep=0 "
+                           "compress.secondary=1 batch.order=layer_major "
+                           "batch.sequences=8 " ALL_NVME,
 
     /* Whatever StarPU's scheduler does, and with four workers to a core. */
     "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=lws "

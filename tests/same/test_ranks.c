@@ -301,6 +301,54 @@ static void coded_bytes_are_those_of_the_formula(void **state)
     end_trial(&t);
 }
 
+static bool near_to(double is, double want)
+{
+    return fabs(is - want) <= 0.02 * want;
+}
+
+/* Eight ranks on two nodes, with stage 3. Of each parameter a rank receives
+ * from the other node, which has half of them: 4 + 4 + 4 bytes, of two gathers
+ * and a sum; with all of ZeRO++ 1 + 0, and a coded sum of an eighth. */
+static void between_nodes_zero_plus_plus_sends_few_bytes(void **state)
+{
+    static const int32_t node_of[] = { 0, 0, 0, 0, 1, 1, 1, 1 };
+    static const char eight[] = SHARED "3 mesh.data=8 batch.sequences=8";
+    struct dsf_traffic all, sums, gathers;
+    struct trial t;
+    char text[600];
+    double elems;
+
+    plan_trial(&t, eight);
+    elems = 8 * elems_of(&t.model, true);
+    all = traffic_of(&t, NULL, node_of);
+    assert_true(near_to(all.bytes[DSF_WIRES_BETWEEN], 12 * elems / 2));
+    assert_true(all.dense[DSF_WIRES_BETWEEN] == all.bytes[DSF_WIRES_BETWEEN]);
+    end_trial(&t);
+
+    snprintf(text, sizeof(text), "%s%s", eight,
+             CODED "gradients=int4" CODED "params=int8" CODED "node=4" CODED
+                   "secondary=4");
+    plan_trial(&t, text);
+    sums = traffic_of(&t, &dsf_op_add_compressed, node_of);
+    gathers = traffic_of(&t, &dsf_op_decompress, node_of);
+    assert_true(near_to(
+        gathers.bytes[DSF_WIRES_BETWEEN] +
+            traffic_of(&t, &dsf_op_copy, node_of).bytes[DSF_WIRES_BETWEEN],
+        1.004 * elems / 2));
+    assert_true(near_to(sums.bytes[DSF_WIRES_BETWEEN], 0.516 * elems / 8));
+    all = traffic_of(&t, NULL, node_of);
+    assert_true(all.bytes[DSF_WIRES_BETWEEN] < 0.6 * elems);
+    end_trial(&t);
+
+    /* Without second copies both gathers come from both nodes. */
+    snprintf(text, sizeof(text), "%s%s", eight, CODED "params=int8");
+    plan_trial(&t, text);
+    gathers = traffic_of(&t, &dsf_op_decompress, node_of);
+    assert_true(
+        near_to(gathers.bytes[DSF_WIRES_BETWEEN], 2 * 1.004 * elems / 2));
+    end_trial(&t);
+}
+
 static double activations_on(const struct trial *t, int r)
 {
     double bytes = 0;
@@ -550,6 +598,7 @@ int main(void)
         cmocka_unit_test(zero_divides_what_a_rank_holds),
         cmocka_unit_test(zero_moves_no_more_than_it_must),
         cmocka_unit_test(coded_bytes_are_those_of_the_formula),
+        cmocka_unit_test(between_nodes_zero_plus_plus_sends_few_bytes),
         cmocka_unit_test(one_f_one_b_keeps_what_is_left_of_the_pipeline),
         cmocka_unit_test(a_process_alone_makes_its_part_of_the_whole),
     };

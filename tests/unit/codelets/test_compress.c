@@ -205,6 +205,61 @@ static void ranges_of_a_sum_are_those_of_the_whole(void **state)
     each_format(check_sums);
 }
 
+/* Of all members in two levels: each node's sum is coded again. */
+static void check_nodes(const struct dsf_coding *c)
+{
+    static float node[MEMBERS][UNIT];
+    struct dsflow_buf bufs[MEMBERS];
+    float want[UNIT];
+    enum { GROUPS = 4 };
+
+    for (int64_t size = 1; size <= GROUPS; size *= 2) {
+        struct dsf_add_recoded_args a = { .coding = *c, .elems = UNIT };
+        int64_t nodes = GROUPS / size;
+
+        /* The sum of each node, and these as if nodes were groups. */
+        for (int64_t j = 0; j < nodes; j++) {
+            for (int64_t i = 0; i < size; i++)
+                bufs[i] = floats(i == 0 ? node[j] : x[j * size + i], UNIT);
+            memcpy(node[j], x[j * size], sizeof(*node));
+            run(&dsf_codelet_add_recoded, &a, (unsigned)size, bufs);
+        }
+        for (int64_t j = 0; j < nodes; j++)
+            bufs[j] = floats(node[j], UNIT);
+        run(&dsf_codelet_add_recoded, &a, (unsigned)nodes, bufs);
+        memcpy(want, node[0], sizeof(want));
+
+        a.node = size;
+        memcpy(sum, x[0], sizeof(sum));
+        for (int i = 0; i < GROUPS; i++)
+            bufs[i] = floats(i == 0 ? sum : x[i], UNIT);
+        run(&dsf_codelet_add_recoded, &a, GROUPS, bufs);
+        assert_memory_equal(sum, want, sizeof(want));
+    }
+}
+
+static void sums_of_nodes_are_coded_again(void **state)
+{
+    each_format(check_nodes);
+}
+
+/* Of a rank that has a run of the unit only. */
+static void a_range_is_found_in_a_run(void **state)
+{
+    struct dsf_coding c = coding_of("int4");
+    const struct dsf_compressed_args a = {
+        .coding = c, .elems = CUT, .at = 5 * CUT, .in_at = 3 * CUT
+    };
+    int64_t n;
+
+    fill();
+    recode(&c, x[0], sum);
+    n = compress(&c, x[0], 3 * CUT, 4 * CUT, coded[0]);
+    run(&dsf_codelet_add_compressed, &a, 2,
+        (struct dsflow_buf[]){ floats(got, CUT), bytes(coded[0], n) });
+    assert_memory_equal(got, sum + 5 * CUT, CUT * sizeof(float));
+}
+
 static void a_sum_of_one_is_what_recode_makes(void **state)
 {
     struct dsf_coding c = coding_of("int4");
@@ -362,6 +417,11 @@ static void what_is_no_block_is_refused(void **state)
     }
     strcpy(a.coding.format, "int3");
     refused(&dsf_op_recode, &a, UNIT, "recode: format int3: there is none");
+    refused(&dsf_op_add_recoded,
+            &(struct dsf_add_recoded_args){
+                .coding = coding_of("int8"), .elems = UNIT, .node = 3 },
+            UNIT,
+            "add_recoded: node: 3: expected a divisor of the 2 that are added");
 }
 
 int main(void)
@@ -370,6 +430,8 @@ int main(void)
         cmocka_unit_test(errors_are_those_that_the_format_names),
         cmocka_unit_test(shards_are_what_the_whole_unit_is),
         cmocka_unit_test(ranges_of_a_sum_are_those_of_the_whole),
+        cmocka_unit_test(sums_of_nodes_are_coded_again),
+        cmocka_unit_test(a_range_is_found_in_a_run),
         cmocka_unit_test(a_sum_of_one_is_what_recode_makes),
         cmocka_unit_test(a_tensor_has_one_scale),
         cmocka_unit_test(a_task_is_cut_between_blocks),

@@ -644,11 +644,13 @@ static void formats_on_the_wire_are_those_of_zero_plus_plus(void **state)
 {
     make("{" BATCH "\"zero_optimization\": {\"stage\": 3, "
          "\"zero_quantized_weights\": true, "
+         "\"zero_hpz_partition_size\": 2, "
          "\"zero_quantized_gradients\": true}}",
          RANKS(4));
     assert_line("[compress]\n");
     assert_line("params = \"int8\" ");
     assert_line("gradients = \"int4\" ");
+    assert_line("secondary = 2 ");
     make("{" BATCH "\"zero_optimization\": {\"stage\": 3, "
          "\"zero_quantized_weights\": false}}",
          RANKS(4));
@@ -682,13 +684,11 @@ static void what_cannot_be_had_is_all_named_or_dropped(void **state)
     static const char json[] = "{" BATCH "\n\"curriculum_learning\": {"
                                "\"enabled\": true},\n\"trian_steps\": 3,\n"
                                "\"zero_optimization\": {\"stage\": 2,\n"
-                               "\"zero_hpz_partition_size\": 8,\n"
+                               "\"mics_shard_size\": 8,\n"
                                "\"overlap_com\": true}}";
-    static const char *const drop[] = {
-        "curriculum_learning", "trian_steps",
-        "zero_optimization.zero_hpz_partition_size",
-        "zero_optimization.overlap_com"
-    };
+    static const char *const drop[] = { "curriculum_learning", "trian_steps",
+                                        "zero_optimization.mics_shard_size",
+                                        "zero_optimization.overlap_com" };
     static const char *const none[] = { "nothing" };
     struct dsf_job job;
 
@@ -705,9 +705,9 @@ static void what_cannot_be_had_is_all_named_or_dropped(void **state)
                         "--drop trian_steps goes on without it");
     assert_string_equal(
         did.refused[2],
-        "ds.json:5: zero_optimization.zero_hpz_partition_size: 8: parameters "
-        "are gathered from all ranks that share them: expected 1; --drop "
-        "zero_optimization.zero_hpz_partition_size goes on without it");
+        "ds.json:5: zero_optimization.mics_shard_size: 8: all replicas share "
+        "one set of states: expected -1; --drop "
+        "zero_optimization.mics_shard_size goes on without it");
     assert_string_equal(
         did.refused[3],
         "ds.json:6: zero_optimization.overlap_com: is no key of DeepSpeed's: "
