@@ -291,8 +291,9 @@ int dsf_megatron_optimizer(struct dsf_source *s, struct dsf_megatron *m,
                 "--weights-only begins a run with the weights",
                 dsf_torch_path(file),
                 m->folder.distributed
-                    ? " that is read (it is in files of ranks of "
-                      "data, --use-distributed-optimizer)"
+                    ? " that is read: distrib_optim.pt beside it "
+                      "(--use-distributed-optimizer) has it without names "
+                      "or shapes"
                     : "");
         status = take_file(s, m, &m->files[i], node, &o, err);
         if (i == 0 && status == DSFLOW_OK)

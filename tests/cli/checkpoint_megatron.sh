@@ -59,6 +59,9 @@ refused() {
 }
 # Without moments there is nothing that the run could go on with.
 refused 1 "mega/version0/iter_0000003/mp_rank_00/model_optim_rng.pt: has no state of the optimizer: --weights-only" mega/version0 short.toml --set model.init=ds/gpt2_zero2
+touch mega/version0/iter_0000003/mp_rank_00/distrib_optim.pt
+refused 1 "mega/version0/.*: has no state of the optimizer that is read: distrib_optim.pt beside it (--use-distributed-optimizer)" \
+    mega/version0 short.toml --set model.init=ds/gpt2_zero2
 refused 1 "mega/version3/iter_0000004: there is no such folder" mega/version3 short.toml --tag iter_0000004
 refused 3 "mega/version3.*args.num_attention_heads: 2: the job has model.heads = 4" mega/version3 short.toml \
     --set model.layers=2 --set model.width=8 --set model.heads=4 --set model.context=16 --set model.vocab=259
