@@ -101,6 +101,9 @@ static const struct dsf_ds_key keys[] = {
     { "optimizer.params.adam_lr", DSF_DS_BECOMES, "muon.adam_lr" },
     { "optimizer.params.ns_method", DSF_DS_NEEDLESS,
       "both ways make a matrix as orthogonal" },
+    { "optimizer.params.per_head_muon", DSF_DS_REFUSED,
+      "Muon of the heads of a matrix one by one: dsflow's makes whole matrices "
+      "orthogonal" },
     { "optimizer.params.momentum", DSF_DS_BECOMES,
       "optimizer.momentum, muon.momentum" },
     { "optimizer.params.nesterov", DSF_DS_BECOMES, "optimizer.nesterov" },

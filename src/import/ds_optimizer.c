@@ -101,6 +101,11 @@ static void take_muon(struct dsf_ds *x)
     const bool own = dsf_ds_get(x, O "adam_lr") != NULL;
 
     dsf_ds_take_number(x, "muon", "momentum", O "momentum", 0.95);
+    if (!dsf_ds_true(x, O "adam_w_mode", true) &&
+        dsf_ds_number(x, O "weight_decay", 0) > 0)
+        dsf_ds_refuse(x, O "adam_w_mode",
+                      "false beside Muon and weight_decay: what Muon does not "
+                      "update is AdamW's here, with a decay of its own");
     if (strcmp(schedule, "WarmupCosineLR") == 0)
         dsf_ds_take_number(x, "muon", "adam_lr", own ? O "adam_lr" : O "lr",
                            3e-4);

@@ -415,6 +415,20 @@ static void the_defaults_are_those_of_deepspeed(void **state)
     assert_true(job.optimizer.lr == 0.1);
     assert_null(strstr(did.text, "adam_lr"));
     dsf_job_fini(&job);
+    assert_refused("{" BATCH "\"optimizer\": {\"type\": \"Muon\", \"params\":"
+                   "\n{\"weight_decay\": 0.1, \"adam_w_mode\": false}}}",
+                   RANKS(1),
+                   "ds.json:2: optimizer.params.adam_w_mode: false beside Muon "
+                   "and weight_decay: what Muon does not update is AdamW's "
+                   "here, with a decay of its own");
+    assert_refused(
+        "{" BATCH "\"optimizer\": {\"type\": \"Muon\", \"params\":"
+        "\n{\"per_head_muon\": true}}}",
+        RANKS(1),
+        "ds.json:2: optimizer.params.per_head_muon: true: Muon of the "
+        "heads of a matrix one by one: dsflow's makes whole "
+        "matrices orthogonal: expected false; --drop "
+        "optimizer.params.per_head_muon goes on without it");
 }
 
 static void an_optimizer_of_the_program_is_left_open(void **state)
