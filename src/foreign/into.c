@@ -10,6 +10,7 @@
 #include "foreign/put.h"
 #include "tasks/loss_scale.h"
 #include "tasks/components.h"
+#include "tasks/muon.h"
 #include "policies/keys.h"
 #include "policies/policies.h"
 #include "train/early.h"
@@ -83,12 +84,17 @@ static int check_optimizer(const struct into *x, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+static bool is_muon(const struct dsf_job *job)
+{
+    return strcmp(job->optimizer.kind, "muon") == 0;
+}
+
 static void warn_key(const struct into *x, const char *key, double now,
                      double was)
 {
     if (!isnan(was) && fabs(now - was) > 1e-6 * fabs(was))
-        dsf_warn("optimizer.%s: %s in the job, and %s in %s", key,
-                 dsf_real_text(now).s, dsf_real_text(was).s, x->from->path);
+        dsf_warn("%s: %s in the job, and %s in %s", key, dsf_real_text(now).s,
+                 dsf_real_text(was).s, x->from->path);
 }
 
 /* Keys that a configuration may have left to a program: what was set there is
@@ -96,18 +102,25 @@ static void warn_key(const struct into *x, const char *key, double now,
 static void warn_optimizer(const struct into *x)
 {
     const struct dsf_job *job = x->s->job;
+    const struct dsf_muon_keys *muon;
 
     if (x->spec->weights_only)
         return;
-    if (x->nstates == 2) {
-        warn_key(x, "betas[0]", job->optimizer.betas[0], x->from->betas[0]);
-        warn_key(x, "betas[1]", job->optimizer.betas[1], x->from->betas[1]);
-        warn_key(x, "eps", job->optimizer.eps, x->from->eps);
+    if (is_muon(job)) {
+        muon = dsf_job_part(job, dsf_muon_options);
+        warn_key(x, "muon.momentum", muon->momentum, x->from->momentum);
     }
-    warn_key(x, "weight_decay", job->optimizer.weight_decay,
+    if (x->nstates == 2) {
+        warn_key(x, "optimizer.betas[0]", job->optimizer.betas[0],
+                 x->from->betas[0]);
+        warn_key(x, "optimizer.betas[1]", job->optimizer.betas[1],
+                 x->from->betas[1]);
+        warn_key(x, "optimizer.eps", job->optimizer.eps, x->from->eps);
+    }
+    warn_key(x, "optimizer.weight_decay", job->optimizer.weight_decay,
              x->from->weight_decay);
     if (strcmp(job->schedule.kind, "constant") == 0)
-        warn_key(x, "lr", job->optimizer.lr, x->from->lr);
+        warn_key(x, "optimizer.lr", job->optimizer.lr, x->from->lr);
 }
 
 /* The places in the list of what the plan keeps: the states of the optimizer,
@@ -386,7 +399,7 @@ int dsf_into_write(struct dsf_session *s, struct dsf_source *from,
         return status;
     done->nrefused =
         dsf_match_all(from, &s->model, spec->weights_only ? 1 : 1 + x.nstates,
-                      &x.matches, spec->refused, spec->user);
+                      is_muon(s->job), &x.matches, spec->refused, spec->user);
     if (done->nrefused == 0) {
         find_place(&x);
         warn_frozen(from);

@@ -89,22 +89,41 @@ static void say_line(void *user, const char *line)
     say(user, "%s", line);
 }
 
-/* Does it have the states that the job needs? */
-static void check_states(const struct dsf_source_tensor *t, unsigned states,
-                         struct wrong *w)
+/* What is needed of the tensors of a job. */
+struct need {
+    unsigned states;
+    bool muon;
+};
+
+/* Does it have the states that the job needs? Muon and AdamW may share tensors
+ * out otherwise there. */
+static void check_states(const struct dsf_source_tensor *t,
+                         const struct need *need, bool turned, struct wrong *w)
 {
+    unsigned states = turned ? DSF_SOURCE_SECOND : need->states;
+
     for (unsigned i = 0; i < states; i++)
         if ((t->has & 1u << i) == 0 && (i == 0 || !t->frozen))
-            say(w, "%s: has no %s", t->name,
-                dsf_source_state_str((enum dsf_source_state)i));
+            say(w, "%s: has no %s%s", t->name,
+                dsf_source_state_str((enum dsf_source_state)i),
+                need->muon && i == DSF_SOURCE_SECOND
+                    ? ": Muon moved it there, and AdamW does in the job"
+                    : "");
+    if (turned && (t->has & 1u << DSF_SOURCE_SECOND) != 0)
+        say(w,
+            "%s: has a second moment: AdamW moved it there, and Muon does in "
+            "the job",
+            t->name);
 }
 
 static void match_one(const struct dsf_scheme *scheme,
                       const struct dsf_source *s, const struct dsf_model *m,
-                      unsigned states, unsigned u, unsigned i,
+                      const struct need *need, unsigned u, unsigned i,
                       struct dsf_match *match, struct wrong *w)
 {
     const struct dsf_unit *unit = &m->units[u];
+    bool turned = need->muon && unit->matrices == DSFLOW_MATRIX &&
+                  !unit->tensors[i].vector;
     struct dsflow_err err;
     char wanted[300] = "";
     int status = scheme->find(s, m, unit, &unit->tensors[i], match, wanted,
@@ -115,7 +134,7 @@ static void match_one(const struct dsf_scheme *scheme,
     else if (match->from == NULL)
         say(w, "%s: is missing", wanted);
     else
-        check_states(match->from, states, w);
+        check_states(match->from, need, turned, w);
 }
 
 static bool is_used(const struct dsf_matches *all,
@@ -146,12 +165,13 @@ static void find_left_over(const struct dsf_scheme *scheme,
 }
 
 unsigned dsf_match_all(struct dsf_source *s, const struct dsf_model *m,
-                       unsigned states, struct dsf_matches *out,
+                       unsigned states, bool muon, struct dsf_matches *out,
                        void (*each)(void *user, const char *line), void *user)
 {
     const size_t known = sizeof(schemes) / sizeof(*schemes);
     const struct dsf_scheme *scheme =
         s->names < known ? schemes[s->names] : NULL;
+    const struct need need = { states, muon && states > DSF_SOURCE_SECOND };
     struct wrong w = { each, user, 0 };
 
     *out = (struct dsf_matches){ .model = m };
@@ -166,7 +186,7 @@ unsigned dsf_match_all(struct dsf_source *s, const struct dsf_model *m,
         out->units[u] =
             dsf_xcalloc(m->units[u].ntensors, sizeof(*out->units[u]));
         for (unsigned i = 0; i < m->units[u].ntensors; i++)
-            match_one(scheme, s, m, states, u, i, &out->units[u][i], &w);
+            match_one(scheme, s, m, &need, u, i, &out->units[u][i], &w);
     }
     find_left_over(scheme, s, out, &w);
     if (s->check != NULL)

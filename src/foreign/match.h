@@ -48,10 +48,11 @@ struct dsf_matches {
 };
 
 /* `states`: how many of weight, first and second moment the job needs of each
- * tensor. All that is wrong is handed to `say`, a line each, and counted:
- * nothing is to be written unless it is 0. */
+ * tensor; `muon`: matrices of layers have no second one (tasks/muon.h). All
+ * that is wrong is handed to `say`, a line each, and counted: nothing is to be
+ * written unless it is 0. */
 unsigned dsf_match_all(struct dsf_source *s, const struct dsf_model *m,
-                       unsigned states, struct dsf_matches *out,
+                       unsigned states, bool muon, struct dsf_matches *out,
                        void (*say)(void *user, const char *line), void *user);
 void dsf_matches_fini(struct dsf_matches *m);
 

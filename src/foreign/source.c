@@ -17,7 +17,8 @@ void dsf_source_init(struct dsf_source *s, const char *path)
                               .lr = NAN,
                               .betas = { NAN, NAN },
                               .eps = NAN,
-                              .weight_decay = NAN };
+                              .weight_decay = NAN,
+                              .momentum = NAN };
 }
 
 void dsf_source_fini(struct dsf_source *s)

@@ -59,6 +59,7 @@ struct dsf_source {
     char optimizer[64]; /* the class, as there; "": it does not say */
     double lr;          /* of the last update; NaN: it does not say */
     double betas[2], eps, weight_decay; /* NaN; the decay: of what decays */
+    double momentum;    /* of Muon; NaN */
     struct dsf_source_scale scale;
 
     /* How Megatron has query_key_value: rows [3][heads][head] (0),

@@ -59,7 +59,9 @@ static void take_group(struct dsf_source *s, const struct dsf_torch_file *file,
     const struct {
         const char *key;
         double *to;
-    } numbers[] = { { "eps", &s->eps }, { "lr", &s->lr } };
+    } numbers[] = { { "eps", &s->eps },
+                    { "lr", &s->lr },
+                    { "momentum", &s->momentum } };
     double x;
 
     dsf_state_dict_step(s, file, dsf_torch_find(group, "step"));

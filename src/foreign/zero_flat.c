@@ -73,13 +73,49 @@ static int find_moments(const struct flat *f, size_t r,
     return DSFLOW_OK;
 }
 
+/* What rank `r` has of a group of Muon's may be the momentum of all of each
+ * matrix that it has any of, one after the other: `before` and `all` count
+ * those numbers. (With offload, and in BF16_Optimizer, it is cut as the masters
+ * are.)
+ */
+struct wholes {
+    int64_t before, all; /* 0: not known */
+};
+
+/* The place of a moment, of which `done` numbers came from ranks before. */
+static int64_t moment_at(const struct wholes *w, int64_t elems, int64_t masters,
+                         int64_t at, int64_t done)
+{
+    return w->all > 0 && elems == w->all && elems != masters ? w->before + done
+                                                             : at;
+}
+
+static int add_moment(const struct flat *f, const struct wholes *w,
+                      const struct dsf_source_tensor *t,
+                      enum dsf_source_state which,
+                      const struct dsf_torch_file *file,
+                      const struct dsf_torch_node *node, int64_t masters,
+                      int64_t at, int64_t n, struct dsflow_err *err)
+{
+    const struct dsf_torch_tensor *tensor;
+    int64_t done;
+
+    if (dsf_torch_tensor(file, node, &tensor, err) < 0)
+        return DSFLOW_EINVAL;
+    done = dsf_pieces_of(f->z->source)->v[t->at].states[which].elems;
+    return dsf_pieces_add(f->z->source, t, which, file, node,
+                          moment_at(w, tensor->elems, masters, at, done), n,
+                          err);
+}
+
 /* Elements [at, at + n) that rank `r` has of the group are the next of `t`. */
 static int add(const struct flat *f, size_t r, const char *name, int64_t at,
-               int64_t n, struct dsflow_err *err)
+               int64_t n, const struct wholes *w, struct dsflow_err *err)
 {
     const struct dsf_torch_file *file = f->shards->files[r];
     const struct dsf_torch_node *node, *state, *groups;
     const struct dsf_source_tensor *t = dsf_pieces_tensor(f->z->source, name);
+    const struct dsf_torch_tensor *masters;
     enum dsf_source_state which;
     int status = DSFLOW_OK;
 
@@ -91,7 +127,11 @@ static int add(const struct flat *f, size_t r, const char *name, int64_t at,
                                 at, n, err);
     if (status < 0 || f->z->weights_only)
         return status;
-    status = find_moments(f, r, &state, &groups, err);
+    status = dsf_torch_tensor(file, node, &masters, err);
+    if (status == DSFLOW_OK)
+        status = find_moments(f, r, &state, &groups, err);
+    if (status < 0)
+        return status;
     for (uint32_t i = 0; state != NULL && state->kind == DSF_TORCH_DICT &&
                          i < state->n && status == DSFLOW_OK;
          i++) {
@@ -99,12 +139,72 @@ static int add(const struct flat *f, size_t r, const char *name, int64_t at,
 
         if (key->kind == DSF_TORCH_STR &&
             dsf_state_dict_which(key->str, &which))
-            status = dsf_pieces_add(f->z->source, t, which, file,
-                                    dsf_torch_value(state, i), at, n, err);
+            status = add_moment(f, w, t, which, file, dsf_torch_value(state, i),
+                                masters->elems, at, n, err);
     }
     if (status == DSFLOW_OK)
         dsf_state_dict_said(f->z->source, file, groups, state);
     return status;
+}
+
+/* Where a fragment of the map is. */
+static int read_address(const struct dsf_torch_file *file,
+                        const struct dsf_torch_node *map, uint32_t i,
+                        const char **name, int64_t *at, int64_t *n,
+                        struct dsflow_err *err)
+{
+    const struct dsf_torch_node *address = dsf_torch_value(map, i);
+    const struct dsf_torch_node *start, *numel;
+    int status = dsf_torch_str(file, dsf_torch_key(map, i), name, err);
+
+    if (status == DSFLOW_OK)
+        status =
+            dsf_torch_entry(file, address, "start", DSF_TORCH_INT, &start, err);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_torch_entry(file, address, "numel", DSF_TORCH_INT, &numel, err);
+    if (status == DSFLOW_OK)
+        status = dsf_torch_int(file, start, at, err);
+    return status == DSFLOW_OK ? dsf_torch_int(file, numel, n, err) : status;
+}
+
+/* Of the tensors that the map has: those before `at`, and all. */
+static int count_wholes(const struct flat *f, const struct dsf_torch_file *file,
+                        const struct dsf_torch_node *map, int64_t at,
+                        struct wholes *w, struct dsflow_err *err)
+{
+    *w = (struct wholes){ 0 };
+    for (uint32_t i = 0; i < map->n; i++) {
+        const struct dsf_source_tensor *t;
+        const char *name;
+        int64_t start, n;
+
+        if (read_address(file, map, i, &name, &start, &n, err) < 0)
+            return DSFLOW_EINVAL;
+        t = dsf_source_find(f->z->source, name);
+        if (t == NULL)
+            return dsf_torch_fail(file, map, err,
+                                  "%s: is not in param_shapes of the model",
+                                  name);
+        w->all += dsf_source_elems(t);
+        if (start < at)
+            w->before += dsf_source_elems(t);
+    }
+    return DSFLOW_OK;
+}
+
+/* Is it a group of Muon's? */
+static bool is_muon(const struct flat *f, size_t r)
+{
+    const struct dsf_torch_node *groups = dsf_torch_find(
+        dsf_torch_find(f->shards->states[r], "base_optimizer_state"),
+        "param_groups");
+    const struct dsf_torch_node *use =
+        groups != NULL && groups->kind == DSF_TORCH_LIST && f->group < groups->n
+            ? dsf_torch_find(dsf_torch_item(groups, f->group), "use_muon")
+            : NULL;
+
+    return use != NULL && use->kind == DSF_TORCH_BOOL && use->truth;
 }
 
 /* What each rank says itself of where fragments are. */
@@ -115,24 +215,15 @@ static int add_mapped(const struct flat *f, size_t r,
     int status = DSFLOW_OK;
 
     for (uint32_t i = 0; i < map->n && status == DSFLOW_OK; i++) {
-        const struct dsf_torch_node *address = dsf_torch_value(map, i);
-        const struct dsf_torch_node *start, *numel;
+        struct wholes w = { 0 };
         const char *name;
         int64_t at, n;
 
-        status = dsf_torch_str(file, dsf_torch_key(map, i), &name, err);
+        status = read_address(file, map, i, &name, &at, &n, err);
+        if (status == DSFLOW_OK && is_muon(f, r))
+            status = count_wholes(f, file, map, at, &w, err);
         if (status == DSFLOW_OK)
-            status = dsf_torch_entry(file, address, "start", DSF_TORCH_INT,
-                                     &start, err);
-        if (status == DSFLOW_OK)
-            status = dsf_torch_entry(file, address, "numel", DSF_TORCH_INT,
-                                     &numel, err);
-        if (status == DSFLOW_OK)
-            status = dsf_torch_int(file, start, &at, err);
-        if (status == DSFLOW_OK)
-            status = dsf_torch_int(file, numel, &n, err);
-        if (status == DSFLOW_OK)
-            status = add(f, r, name, at, n, err);
+            status = add(f, r, name, at, n, &w, err);
     }
     return status;
 }
@@ -170,7 +261,7 @@ static int add_in_order(const struct flat *f,
                 break;
             n = tensor->elems - at < left ? tensor->elems - at : left;
             if (n > 0)
-                status = add(f, r, name, at, n, err);
+                status = add(f, r, name, at, n, &(struct wholes){ 0 }, err);
             at += n;
             left -= n;
             skip = left > 0                   ? 0

@@ -71,31 +71,82 @@ static struct dsf_source_tensor *set_shape(const struct params *p,
     return t;
 }
 
-/* Which parameters are in which group: all in one; or matrices in the first and
- * vectors in the second, as is usual where some decay; the numbers of both must
- * come out. */
-static bool share_out(struct params *p, const uint32_t *counts, uint32_t n)
-{
-    uint32_t got[2] = { 0, 0 };
+enum { MOST_GROUPS = 3 };
 
+/* Does Muon move it, by DeepSpeed's rule (set_optimizer_flags)? */
+static bool is_muons(const struct dsf_zero_param *v)
+{
+    return v->node->tensor->ndims > 1 && strcasestr(v->name, "embed") == NULL &&
+           strcasestr(v->name, "lm_head") == NULL;
+}
+
+/* Is a tensor larger, by its first dimension that is not the same? */
+static bool is_larger(const struct dsf_zero_param *a,
+                      const struct dsf_zero_param *b)
+{
+    const struct dsf_torch_tensor *x = a->node->tensor, *y = b->node->tensor;
+    unsigned d = 0;
+
+    while (d < x->ndims && d < y->ndims && x->dims[d] == y->dims[d])
+        d++;
+    return d < x->ndims && (d == y->ndims || x->dims[d] > y->dims[d]);
+}
+
+/* The place of each in its group: in the order of the module, but for those of
+ * Muon, which has the largest first (MuonWithAuxAdam). */
+static void find_places(struct params *p, bool muon)
+{
     for (uint32_t i = 0; i < p->n; i++) {
-        p->v[i].group = n == 1 ? 0 : p->v[i].node->tensor->ndims < 2;
+        p->v[i].place = 0;
+        for (uint32_t k = 0; k < p->n; k++)
+            if (p->v[k].group == p->v[i].group &&
+                (muon && p->v[i].group == 0
+                     ? is_larger(&p->v[k], &p->v[i]) ||
+                           (k < i && !is_larger(&p->v[i], &p->v[k]))
+                     : k < i))
+                p->v[i].place++;
+    }
+}
+
+/* Which parameters are in which group: all in one; or matrices in the first and
+ * vectors in the second, as is usual where some decay; of Muon its matrices,
+ * and those of AdamW, in one group or two; the numbers of all must come out. */
+static bool share_out(struct params *p, const uint32_t *counts, uint32_t n,
+                      bool muon)
+{
+    uint32_t got[MOST_GROUPS] = { 0 };
+    bool fit = n >= 1 && n <= (muon ? 3u : 2u);
+
+    for (uint32_t i = 0; i < p->n && fit; i++) {
+        bool vector = p->v[i].node->tensor->ndims < 2;
+
+        p->v[i].group = n == 1               ? 0
+                        : !muon              ? vector
+                        : is_muons(&p->v[i]) ? 0
+                                             : 1 + (n == 3 && vector);
         got[p->v[i].group]++;
     }
-    return n == 1 ? got[0] == counts[0]
-                  : n == 2 && got[0] == counts[0] && got[1] == counts[1];
+    for (uint32_t g = 0; g < n && fit; g++)
+        fit = got[g] == counts[g];
+    if (fit)
+        find_places(p, muon);
+    return fit;
 }
 
 /* Do the moments have the numbers of their parameters? */
 static bool fits(const struct params *p, const struct dsf_torch_node *states,
-                 uint32_t first)
+                 const uint32_t *counts)
 {
-    uint32_t next[2] = { 0, first };
+    const uint32_t before[MOST_GROUPS] = { 0, counts[0],
+                                           counts[0] + counts[1] };
 
     for (uint32_t i = 0; i < p->n; i++) {
         const struct dsf_torch_node *state =
-            dsf_torch_find_int(states, next[p->v[i].group]++);
+            dsf_torch_find_int(states, before[p->v[i].group] + p->v[i].place);
         const struct dsf_torch_node *moment = dsf_torch_find(state, "exp_avg");
+
+        if (moment == NULL)
+            moment = dsf_torch_find(state, "momentum_buffer");
 
         if (moment != NULL && moment->kind == DSF_TORCH_TENSOR &&
             moment->tensor->elems != elems_of(&p->v[i]))
@@ -172,31 +223,36 @@ static int read_numbered(struct params *p,
 {
     struct dsf_zero *z = p->z;
     const struct dsf_torch_node *states, *groups;
-    uint32_t counts[2] = { 0, 0 }, next[2] = { 0, 0 };
+    uint32_t counts[MOST_GROUPS] = { 0 }, before[MOST_GROUPS] = { 0 };
+    bool muon = false;
     int status = dsf_torch_entry(z->model, optimizer, "state", DSF_TORCH_DICT,
                                  &states, err);
 
     if (status == DSFLOW_OK)
         status = dsf_torch_entry(z->model, optimizer, "param_groups",
                                  DSF_TORCH_LIST, &groups, err);
-    for (uint32_t g = 0; status == DSFLOW_OK && g < groups->n && g < 2; g++) {
+    for (uint32_t g = 0;
+         status == DSFLOW_OK && g < groups->n && g < MOST_GROUPS; g++) {
         const struct dsf_torch_node *list;
 
         status = dsf_torch_entry(z->model, dsf_torch_item(groups, g), "params",
                                  DSF_TORCH_LIST, &list, err);
         counts[g] = status == DSFLOW_OK ? list->n : 0;
+        before[g] = g > 0 ? before[g - 1] + counts[g - 1] : 0;
+        muon = muon ||
+               dsf_torch_find(dsf_torch_item(groups, g), "use_muon") != NULL;
     }
     if (status < 0)
         return status;
-    if (!share_out(p, counts, groups->n) || !fits(p, states, counts[0]))
+    if (!share_out(p, counts, groups->n, muon) || !fits(p, states, counts))
         return fail_groups(p, groups, groups->n, err);
     if (masters != NULL && masters->n != groups->n)
         return fail_groups(p, masters, masters->n, err);
     for (uint32_t i = 0; i < p->n && status == DSFLOW_OK; i++) {
         const struct dsf_zero_param *v = &p->v[i];
-        uint32_t at = next[v->group]++;
+        uint32_t at = v->place;
         const struct dsf_torch_node *state =
-            dsf_torch_find_int(states, at + (v->group > 0 ? counts[0] : 0));
+            dsf_torch_find_int(states, at + before[v->group]);
 
         if (v->known)
             continue;

@@ -12,6 +12,7 @@ struct dsf_zero_param {
     const struct dsf_torch_file *file;
     const struct dsf_torch_node *node; /* a tensor of it */
     int group;                         /* of the optimizer */
+    uint32_t place;                    /* in the group */
     bool known;                        /* of a stage before, too: tied */
 };
 

@@ -41,6 +41,26 @@ for from in gpt2_plain gpt2_zero1_bf16 gpt2_bf16_optimizer; do
     done
 done
 
+# What tensor ranks share is joined.
+"$dsflow" -q checkpoint import ds/llama_zero3 short.toml --set job.output=l > log 2>&1 || fault "llama_zero3: $(cat log)"
+for from in llama_tensor2_zero1 llama_tensor2_zero3; do
+    "$dsflow" checkpoint import ds/$from short.toml --set job.output=$from > log 2>&1 || fault "$from: $(cat log)"
+    grep -q ", 2 tensor ranks)" log || fault "$from: $(cat log)"
+    cmp llama_tensor2_zero1/checkpoints/step-3/states.safetensors $from/checkpoints/step-3/states.safetensors || fault "$from"
+done
+"$dsflow" run llama_tensor2_zero3 --resume > log 2>&1 || fault "tensor ranks: $(cat log)"
+
+# Muon's momentum, and AdamW's moments of the rest, go to a job with muon, and to no other.
+for from in llama_muon_plain llama_muon_zero2 llama_muon_zero3; do
+    "$dsflow" checkpoint import ds/$from short.toml --set job.output=$from --set optimizer.kind=muon --set muon.momentum=0.9 > log 2> err ||
+        fault "$from: $(cat err)"
+    grep -q "^dsflow: warning: muon.momentum: 0.9 in the job, and 0.95 in ds/$from/global_step3$" err || fault "$from: $(cat err)"
+    for file in params states; do
+        cmp llama_muon_plain/checkpoints/step-3/$file.safetensors $from/checkpoints/step-3/$file.safetensors || fault "$from: $file"
+    done
+done
+"$dsflow" run llama_muon_zero2 --resume > log 2>&1 || fault "muon: $(cat log)"
+
 # Hugging Face's Trainer, and Accelerate, without DeepSpeed.
 mkdir hf && tar xJf "$data/../trainer/known.tar.xz" -C hf || fault "no known.tar.xz of the Trainer"
 "$dsflow" checkpoint import hf/gpt2/checkpoint-3 short.toml --set job.output=t > log 2> err || fault "Trainer: $(cat err)"
@@ -86,6 +106,7 @@ refused 2 14 "ds/gpt2_zero2/global_step3: does not fit the job, for 13 reasons: 
 refused 2 13 "transformer.h.1.ln_1.weight: \[8\]: the model of the job has no place for it" ds/gpt2_zero2 other.toml \
     --set model.layers=1 --set model.vocab=259
 refused 2 1 "--set: optimizer: kind: lion: ds/gpt2_zero2/global_step3 has the moments of AdamW" ds/gpt2_zero2 short.toml --set optimizer.kind=lion
+refused 2 1 "short.toml: optimizer: kind: adamw: ds/llama_muon_zero2/global_step3 has the moments of Muon" ds/llama_muon_zero2 short.toml
 refused 2 1 "ds/gpt2_zero2: --tag: other: there is no such folder in it" ds/gpt2_zero2 short.toml --tag other
 refused 2 1 "ds: has no files of a checkpoint of DeepSpeed" ds other.toml
 mkdir -p trainer/checkpoint-5 trainer/checkpoint-10

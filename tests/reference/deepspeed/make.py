@@ -10,6 +10,7 @@
 
 Runs on cores, with gloo: torch, deepspeed, transformers, safetensors, numpy."""
 import json, os, shutil, sys
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # Muon compiles its kernels
 import numpy as np
 import torch, deepspeed, transformers
 import torch.multiprocessing as mp
@@ -40,7 +41,7 @@ def model(case, known):
                                     resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
         return c, transformers.GPT2LMHeadModel
     sizes = dict(vocab_size=vocab, hidden_size=width, intermediate_size=width + 6, num_hidden_layers=2,
-                 num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=LENGTH,
+                 num_attention_heads=2, num_key_value_heads=case.get("kv", 1), max_position_embeddings=LENGTH,
                  tie_word_embeddings=case.get("tied", False))
     if kind == "llama":
         return transformers.LlamaConfig(**sizes), transformers.LlamaForCausalLM
@@ -51,12 +52,17 @@ def settings(case, world):
     c = {"train_batch_size": SEQUENCES, "gradient_clipping": 1.0, "steps_per_print": 10**6,
          "zero_optimization": dict({"stage": case.get("stage", 0)}, **case.get("zero", {})),
          "optimizer": {"type": "AdamW", "params": dict(HYPER, torch_adam=True)}}
+    if case.get("muon"):
+        c["optimizer"] = {"type": "Muon", "params": {"lr": 0.02, "adam_lr": 1e-3, "momentum": 0.95, "torch_adam": True,
+                                                     "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}}
     if case.get("dtype") == "bf16":
         c["bf16"] = {"enabled": True}
     if case.get("dtype") == "fp16":
         c["fp16"] = {"enabled": True, "initial_scale_power": 8}
     if case.get("accumulate"):
         c["data_types"] = {"grad_accum_dtype": case["accumulate"]}
+    if case.get("tensor"):
+        c["tensor_parallel"] = {"autotp_size": case["tensor"]}
     if case.get("elastic"):
         c["zero_optimization"]["elastic_checkpoint"] = True
     c.update(case.get("more", {}))
@@ -85,12 +91,31 @@ def loss_of(logits, targets):
     return torch.nn.functional.cross_entropy(logits.float().reshape(-1, logits.shape[-1]), targets.reshape(-1))
 
 
-def set_known(engine, case):
+def local(x, name, shape, tensor):
+    """What this tensor rank has of a whole tensor: along the dimension that is not as long, rows or
+    columns behind those of the ranks before it."""
+    rank = torch.distributed.get_rank()
+    shapes = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(shapes, tuple(shape))
+    mine = shapes[rank - rank % tensor:rank]
+    for d in range(x.ndim):
+        if x.shape[d] != shape[d]:
+            x = x.narrow(d, sum(s[d] for s in mine), shape[d])
+    return x.contiguous()
+
+
+def set_known(engine, case, wholes={}):
     o = engine.optimizer
+    tensor = case.get("tensor", 1)
+    me = engine.global_rank // tensor
     for name, p in engine.module.named_parameters():
         shape = p.ds_shape if hasattr(p, "ds_shape") else p.shape
+        whole = wholes.get(name, shape)
         n = int(np.prod(shape))
-        get = lambda state: torch.tensor(value(name, state, n)).reshape(shape)
+        get = lambda state: torch.tensor(value(name, state, int(np.prod(whole)))).reshape(whole)
+        if tensor > 1:
+            known = {state: local(get(state), name, shape, tensor) for state in STATES}
+            get = known.get
         if not p.requires_grad:
             if hasattr(p, "ds_id"):
                 with deepspeed.zero.GatheredParameters([p], modifier_rank=0):
@@ -101,11 +126,14 @@ def set_known(engine, case):
         elif hasattr(p, "ds_id"):
             share = p.ds_tensor.ds_numel if hasattr(p.ds_tensor, "ds_numel") else p.ds_tensor.numel()
             for state in STATES:
-                whole = torch.zeros(share * engine.dp_world_size)
-                whole[:n] = get(state).flatten()
-                mine = whole[engine.global_rank * share:(engine.global_rank + 1) * share]
+                all = torch.zeros(share * engine.dp_world_size)
+                all[:n] = get(state).flatten()
+                mine = all[me * share:(me + 1) * share]
                 if state == "fp32":
                     safe_set_local_fp32_param(p, mine)
+                elif case.get("muon") and p.use_muon:
+                    if state == "exp_avg":
+                        safe_set_local_optimizer_state(p, mine, "momentum_buffer")
                 else:
                     safe_set_local_optimizer_state(p, mine, state)
         elif hasattr(p, "_hp_mapping"):
@@ -114,7 +142,10 @@ def set_known(engine, case):
         elif case.get("dtype", "fp32") == "fp32":
             p.data.copy_(get("fp32"))
             for state in STATES[1:]:
-                o.state[p][state].copy_(get(state))
+                if "momentum_buffer" in o.state[p]:
+                    o.state[p]["momentum_buffer"].copy_(get("exp_avg"))
+                else:
+                    o.state[p][state].copy_(get(state))
         else:
             set_flat(engine, p, get)
 
@@ -126,7 +157,18 @@ def set_fragment(o, p, get):
             else o.fp32_groups_flat_partition)[m.param_group_index]
     here, there = m.hp_fragment_address, m.lp_fragment_address
     for state in STATES:
-        to = flat if state == "fp32" else o.optimizer.state[flat][state]
+        of = o.optimizer.state[flat]
+        if state == "exp_avg" and "momentum_buffer" in of:  # Muon's: perhaps of all of its matrices
+            to = of["momentum_buffer"]
+            if to.numel() != flat.numel():
+                mine = o.params_in_partition[m.param_group_index]
+                at = sum(q.numel() for q in mine[:[q is p for q in mine].index(True)])
+                to.data[at:at + p.numel()].copy_(get(state).flatten())
+                continue
+        elif state != "fp32" and state not in of:
+            continue
+        else:
+            to = flat if state == "fp32" else of[state]
         to.data[here.start:here.start + here.numel].copy_(
             get(state).flatten()[there.start:there.start + there.numel])
 
@@ -223,8 +265,11 @@ def make(case, name, folder, known, rank, world):
     torch.manual_seed(7)
     config, kind = model(case, known)
     text = np.frombuffer(open(os.environ["TEXT"], "rb").read(), np.uint8)
-    with deepspeed.zero.Init(config_dict_or_path=settings(case, world), enabled=case.get("stage", 0) == 3):
+    tensor = case.get("tensor", 1)
+    with deepspeed.zero.Init(config_dict_or_path=settings(case, world),
+                             enabled=case.get("stage", 0) == 3 and tensor == 1):
         net = kind(config)
+    wholes = {n: tuple(p.shape) for n, p in net.named_parameters()} if tensor > 1 else {}
     if case.get("frozen"):
         for n, p in net.named_parameters():
             p.requires_grad = case["frozen"] not in n
@@ -233,7 +278,7 @@ def make(case, name, folder, known, rank, world):
     losses = []
 
     def step(i):
-        tokens, targets = batch(text, i, rank, world)
+        tokens, targets = batch(text, i, rank // tensor, world // tensor)
         loss = loss_of(engine(input_ids=tokens, use_cache=False).logits, targets)
         engine.backward(loss)
         engine.step()
@@ -244,7 +289,7 @@ def make(case, name, folder, known, rank, world):
     for i in range(BEFORE):
         step(i)
     if known:
-        set_known(engine, case)
+        set_known(engine, case, wholes)
     if case.get("scaler"):  # as it is in fp16, which cores do not have
         from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler
         engine.optimizer.loss_scaler = s = DynamicLossScaler(
@@ -288,6 +333,12 @@ def cases(known):
             "gpt2_plain_bf16": (2, dict(stage=0, dtype="bf16", groups=2)),
             "gpt2_pipe_zero1": (4, dict(stage=1, groups=2, pipeline=True)),
             "gpt2_pipe_plain": (2, dict(stage=0, groups=2, pipeline=True)),
+            "llama_tensor2_zero1": (4, dict(model="llama", stage=1, groups=2, tensor=2, kv=2)),
+            "llama_tensor2_zero3": (4, dict(model="llama", stage=3, tensor=2, kv=2)),
+            "qwen2_tensor2_bf16": (2, dict(model="qwen2", stage=1, dtype="bf16", accumulate="fp32", tensor=2, kv=2)),
+            "llama_muon_plain": (1, dict(model="llama", stage=0, groups=2, muon=True)),
+            "llama_muon_zero2": (3, dict(model="llama", stage=2, groups=2, muon=True)),
+            "llama_muon_zero3": (2, dict(model="llama", stage=3, muon=True, zero={"reduce_scatter": False})),
             "gpt2_bf16_optimizer": (2, dict(stage=1, dtype="bf16", accumulate="fp32", groups=2)),
         }
     all = {}
@@ -302,6 +353,9 @@ def cases(known):
     all["gpt2_z3_frozen_w4"] = (4, dict(stage=3, groups=2, frozen="wpe"))
     all["gpt2_pipe_z0_w2"] = (2, dict(stage=0, groups=2, pipeline=True))
     all["gpt2_pipe_z1_w2"] = (2, dict(stage=1, groups=2, pipeline=True))
+    for stage in (0, 1, 2, 3):
+        all[f"llama_tensor2_z{stage}_w4"] = (4, dict(model="llama", stage=stage, groups=2, tensor=2, kv=2))
+    all["qwen2_tensor2_z1_bf16_w4"] = (4, dict(model="qwen2", stage=1, dtype="bf16", tensor=2, kv=2, groups=2))
     all["gpt2_pipe_z1_w4"] = (4, dict(stage=1, groups=2, pipeline=True))
     return all
 
@@ -341,8 +395,9 @@ if __name__ == "__main__":
     known, out, wanted = sys.argv[1] == "known", sys.argv[2], sys.argv[3:]
     os.environ.setdefault("TEXT", os.path.join(os.path.dirname(__file__), "..", "..", "..", "README.md"))
     every = cases(known)
-    for world in sorted({w for w, _ in every.values()}):
-        todo = [(n, c) for n, (w, c) in every.items() if w == world and (not wanted or n in wanted)]
+    of = lambda w, c: (w, c.get("tensor", 1))  # AutoTP leaves processes that are of no more use
+    for world, tensor in sorted({of(*v) for v in every.values()}):
+        todo = [(n, c) for n, (w, c) in every.items() if of(w, c) == (world, tensor) and (not wanted or n in wanted)]
         if todo:
             mp.start_processes(process, (world, todo, out, known), world, start_method="fork")
     for name in ("gpt2_zero2", "llama_zero3"):

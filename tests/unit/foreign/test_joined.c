@@ -545,8 +545,8 @@ static void what_cannot_be_joined_is_refused(void **state)
             assert_int_equal(dsf_zero_open(path, NULL, false, &source, &err),
                              0);
             nsaid = 0;
-            assert_true(
-                dsf_match_all(&source, &model, 3, &matches, note, NULL) > 0);
+            assert_true(dsf_match_all(&source, &model, 3, false, &matches, note,
+                                      NULL) > 0);
             dsf_matches_fini(&matches);
         }
         free_truth(&s);

@@ -338,7 +338,8 @@ static void what_does_not_fit_a_job_is_all_named(void **state)
     assert_int_equal(dsf_model_init(&other_model, &other_job, &err), DSFLOW_OK);
     nsaid = 0;
     assert_int_equal(
-        dsf_match_all(&source, &other_model, 1, &matches, note, NULL), 5);
+        dsf_match_all(&source, &other_model, 1, false, &matches, note, NULL),
+        5);
     assert_string_equal(
         said[0], "language_model.embedding.position_embeddings.weight: shape "
                  "[10, 24]: the model of the job makes it [12, 24]");

@@ -92,6 +92,12 @@ static const struct {
     { "qwen2_zero2_robin", QWEN2, 0, "DeepSpeed, ZeRO 2, 3 ranks", 3 },
     { "gpt2_pipe_plain", GPT2, 0, "DeepSpeed without ZeRO, 2 stages", 3 },
     { "gpt2_pipe_zero1", GPT2, 0, "DeepSpeed, ZeRO 1, 2 ranks, 2 stages", 3 },
+    { "llama_tensor2_zero1", LLAMA, 0,
+      "DeepSpeed, ZeRO 1, 2 ranks, 2 tensor ranks", 3 },
+    { "llama_tensor2_zero3", LLAMA, 0,
+      "DeepSpeed, ZeRO 3, 2 ranks, 2 tensor ranks", 3 },
+    { "qwen2_tensor2_bf16", QWEN2, 0,
+      "DeepSpeed, ZeRO 1, 1 rank, 2 tensor ranks", 3 },
     { "gpt2_universal", GPT2, 0, "DeepSpeed, universal", 3 },
     { "llama_universal", LLAMA, 0, "DeepSpeed, universal", -1 },
 };
@@ -128,6 +134,33 @@ static void weights_alone_are_read(void **state)
 
         open_source(folders[i].name, true, &s);
         check_all(&s, folders[i].tensors, folders[i].frozen, 1);
+        dsf_source_fini(&s);
+    }
+}
+
+/* Of matrices of layers Muon's momentum alone; of the rest AdamW's moments. */
+static void muons_states_are_read(void **state)
+{
+    static const char *const names[] = { "llama_muon_plain", "llama_muon_zero2",
+                                         "llama_muon_zero3" };
+
+    for (size_t i = 0; i < 3; i++) {
+        struct dsf_source s;
+
+        open_source(names[i], false, &s);
+        assert_string_equal(s.optimizer, "Muon");
+        assert_int_equal(s.n, LLAMA);
+        for (size_t k = 0; k < s.n; k++) {
+            const struct dsf_source_tensor *t = &s.tensors[k];
+            bool turned = t->ndims == 2 && strstr(t->name, "layers.") != NULL;
+
+            assert_int_equal(t->has, turned ? 3 : 7);
+            for (unsigned m = 0; m < (turned ? 2 : 3); m++)
+                check_state(&s, t, (enum dsf_source_state)m);
+        }
+        assert_true(s.lr == 0.02 && s.momentum == 0.95);
+        assert_true(s.betas[0] == 0.9 && s.betas[1] == 0.95 && s.eps == 1e-8);
+        assert_int_equal(s.updates, 3);
         dsf_source_fini(&s);
     }
 }
@@ -251,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_is_read_number_by_number),
         cmocka_unit_test(weights_alone_are_read),
+        cmocka_unit_test(muons_states_are_read),
         cmocka_unit_test(the_loss_scale_is_read),
         cmocka_unit_test(a_tied_head_is_the_embedding),
         cmocka_unit_test(names_of_layers_become_those_of_a_model),

@@ -110,7 +110,7 @@ static inline void check_all(const struct shards *s, unsigned states)
     struct dsf_matches matches;
 
     nsaid = 0;
-    if (dsf_match_all(&source, &model, states, &matches, note, NULL) > 0)
+    if (dsf_match_all(&source, &model, states, false, &matches, note, NULL) > 0)
         fail_msg("%s", said[0]);
     for (unsigned u = 0; u < model.nunits; u++)
         for (unsigned i = 0; i < model.units[u].ntensors; i++)
