@@ -47,17 +47,17 @@ grep -q "^gather " log && grep -q "^mesh  *data 2 x" log || fault "no ZeRO 2: $(
 [ $? -eq 2 ] && [ "$(wc -l < log)" -eq 1 ] || fault "a job without a model: $(cat log)"
 
 # What cannot be had is all named, and nothing is printed.
-sed 's/"stage": 2,/"stage": 2, "zero_hpz_partition_size": 2,/; s/"Adam"/"OneBitAdam"/' ds_config.json > bad.json
+sed 's/"stage": 2,/"stage": 2, "mics_shard_size": 2,/; s/"Adam"/"OneBitAdam"/' ds_config.json > bad.json
 "$dsflow" import bad.json > out 2> err
 [ $? -eq 2 ] || fault "status is not 2"
 [ -s out ] && fault "prints: $(cat out)"
 cat > expected <<'EOF'
 dsflow: bad.json:7: optimizer.type: OneBitAdam: expected Adam, AdamW, Lion, SGD, Adagrad, Lamb or Muon
-dsflow: bad.json:16: zero_optimization.zero_hpz_partition_size: 2: parameters are gathered from all ranks that share them: expected 1; --drop zero_optimization.zero_hpz_partition_size goes on without it
+dsflow: bad.json:16: zero_optimization.mics_shard_size: 2: all replicas share one set of states: expected -1; --drop zero_optimization.mics_shard_size goes on without it
 dsflow: bad.json: 2 keys cannot be had
 EOF
 cmp expected err || fault "says: $(cat err)"
-"$dsflow" import bad.json --drop optimizer.type --drop zero_optimization.zero_hpz_partition_size > out 2>&1 ||
+"$dsflow" import bad.json --drop optimizer.type --drop zero_optimization.mics_shard_size > out 2>&1 ||
     fault "--drop: $(cat out)"
 
 # refused TEXT ARGS...: with status 2 and this line.
@@ -78,6 +78,6 @@ refused "ds_config.json: does not make a job: --set: mesh: dta" ds_config.json -
 # The table says of each key what becomes of it.
 "$dsflow" list deepspeed > out || fault "list deepspeed"
 grep -q "^train_batch_size  *becomes batch.sequences$" out || fault "the batch is not there"
-grep -q "^zero_optimization.zero_hpz_partition_size  *refused but for 1: " out || fault "hpz is not there"
+grep -q "^zero_optimization.mics_shard_size  *refused but for -1: " out || fault "mics_shard_size is not there"
 awk 'NF < 2 { exit 1 }' out || fault "keys without a fate"
 finish
