@@ -391,6 +391,31 @@ def make_universal(name, out):
     shutil.copy(os.path.join(folder, "config.json"), to)
 
 
+def make_fp16(out):
+    """gpt2_plain's folder as it is in fp16, which cores do not train in: with the flat groups of
+    DeepSpeed's own FP16_Optimizer."""
+    from deepspeed.runtime.fp16.fused_optimizer import FP16_Optimizer
+    to = os.path.join(out, "gpt2_plain_fp16")
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(os.path.join(out, "gpt2_plain"), to)
+    path = os.path.join(to, "global_step3", "mp_rank_00_model_states.pt")
+    saved = torch.load(path, weights_only=False)
+    net = model({}, True)[1](model({}, True)[0]).half()
+    wrapped = FP16_Optimizer(torch.optim.AdamW(groups(net, {"groups": 2}), **HYPER), dynamic_loss_scale=True,
+                             initial_dynamic_scale=1024)
+    names = {id(p): n for n, p in net.named_parameters()}
+    for group, flat in zip(wrapped.fp16_groups, wrapped.fp32_groups_flat):
+        state, at = wrapped.optimizer.state[flat], 0
+        state["step"].fill_(4)  # FP16_Optimizer begins with a step of zeroes
+        for p in group:
+            for key, whole in zip(STATES, (flat.data, state["exp_avg"], state["exp_avg_sq"])):
+                whole[at:at + p.numel()] = torch.tensor(value(names[id(p)], key, p.numel()))
+            p.data.copy_(torch.tensor(value(names[id(p)], "fp32", p.numel())).reshape(p.shape))
+            at += p.numel()
+    saved["module"], saved["optimizer"] = net.state_dict(), wrapped.state_dict()
+    torch.save(saved, path)
+
+
 if __name__ == "__main__":
     known, out, wanted = sys.argv[1] == "known", sys.argv[2], sys.argv[3:]
     os.environ.setdefault("TEXT", os.path.join(os.path.dirname(__file__), "..", "..", "..", "README.md"))
@@ -403,3 +428,5 @@ if __name__ == "__main__":
     for name in ("gpt2_zero2", "llama_zero3"):
         if known and (not wanted or name in wanted):
             make_universal(name, out)
+    if known and (not wanted or "gpt2_plain" in wanted):
+        make_fp16(out)

@@ -82,6 +82,7 @@ static const struct {
 } folders[] = {
     { "gpt2_plain", GPT2, 0, "DeepSpeed without ZeRO", 3 },
     { "gpt2_plain_bf16", GPT2, 0, "DeepSpeed without ZeRO", 4 },
+    { "gpt2_plain_fp16", GPT2, 0, "DeepSpeed without ZeRO", 4 },
     { "gpt2_zero1_bf16", GPT2, 0, "DeepSpeed, ZeRO 1, 2 ranks", 3 },
     { "gpt2_bf16_optimizer", GPT2, 0, "DeepSpeed, ZeRO 1, 2 ranks", 3 },
     { "gpt2_zero2", GPT2, 0, "DeepSpeed, ZeRO 2, 3 ranks", 3 },
@@ -180,6 +181,10 @@ static void the_loss_scale_is_read(void **state)
     dsf_source_fini(&s);
     open_source("gpt2_zero2", false, &s);
     assert_false(s.scale.is_there);
+    dsf_source_fini(&s);
+    open_source("gpt2_plain_fp16", false, &s); /* FP16_Optimizer's own */
+    assert_true(s.scale.is_there && s.scale.scale == 1024);
+    assert_int_equal(s.scale.last_overflow, -1);
     dsf_source_fini(&s);
 }
 
