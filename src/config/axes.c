@@ -4,6 +4,7 @@
 
 #include "config/job.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 static const struct dsflow_axis data_axis = {
@@ -37,21 +38,58 @@ static const struct dsflow_axis tensor_axis = {
     .regroups = 1,
 };
 
+/* Those of one replica, which send each other keys and values in every layer.
+ */
+static const struct dsflow_axis sequence_axis = {
+    .abi = DSFLOW_AXIS_ABI,
+    .name = "sequence",
+    .summary = "ranks that share the tokens of each sequence",
+    .shares = DSFLOW_SHARE_TOKENS,
+    .order = 25,
+    .max = 1024,
+};
+
 static const void *const builtin[] = {
     [DSF_AXIS_DATA] = &data_axis,
     [DSF_AXIS_PIPELINE] = &pipeline_axis,
     [DSF_AXIS_TENSOR] = &tensor_axis,
+    [DSF_AXIS_SEQUENCE] = &sequence_axis,
     NULL,
 };
 
+#define MESH struct dsf_job_mesh
 static const char *const transports[] = { DSF_TRANSPORTS(DSF_CHOICE_NAME)
                                               NULL };
-static const struct dsflow_option transport = DSFLOW_OPTION_CHOICE(
-    struct dsf_job_mesh, transport, "\"auto\"", transports,
-    "what carries messages between processes; nccl: from GPU to GPU, or the job "
-    "is refused; auto: so where each process has GPUs of its own and NCCL is "
-    "there",
-    "mesh.data >= 2 or mesh.pipeline >= 2 or mesh.tensor >= 2");
+static const char *const sequence_kinds[] = { DSF_SEQUENCE_KINDS(
+    DSF_CHOICE_NAME) NULL };
+static const struct dsflow_option others[DSF_MESH_KEYS] = {
+    DSFLOW_OPTION_CHOICE(MESH, transport, "\"auto\"", transports,
+                         "what carries messages between processes; nccl: from "
+                         "GPU to GPU, or the job is refused; auto: so where "
+                         "each process has GPUs of its own and NCCL is there",
+                         "mesh.data >= 2 or mesh.pipeline >= 2 or mesh.tensor "
+                         ">= 2 or mesh.sequence >= 2"),
+    DSFLOW_OPTION_CHOICE(MESH, sequence_kind, "\"auto\"", sequence_kinds,
+                         "how ranks that share sequences attend to what others "
+                         "have; keys: keys and values of earlier tokens are "
+                         "sent to the queries, and gradients of them come "
+                         "back; auto: keys",
+                         "mesh.sequence >= 2"),
+    DSFLOW_OPTION_AUTO(MESH, key_slots, "\"auto\"", 1, 1024,
+                       "tiles of keys and values of other ranks that a rank "
+                       "has at a time, and sums of their gradients; auto: its "
+                       "workers + 1",
+                       "mesh.sequence >= 2 or batch.sequence_groups >= 2"),
+};
+
+/* Is there a key of this name that is of no axis? */
+static bool is_key(const char *name)
+{
+    for (size_t i = 0; i < DSF_MESH_KEYS; i++)
+        if (strcmp(others[i].key, name) == 0)
+            return true;
+    return false;
+}
 
 static int add(const void *thing, const char *origin, struct dsflow_err *err)
 {
@@ -66,7 +104,7 @@ static int add(const void *thing, const char *origin, struct dsflow_err *err)
                            "axis %.60s: expected at most %d axes in all",
                            axis->name, DSF_MAX_AXES);
     if (strcspn(axis->name, ". =[]\"") != strlen(axis->name) ||
-        strcmp(axis->name, transport.key) == 0)
+        is_key(axis->name))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "axis %.60s: expected a name that can be a key of "
                            "[mesh]",
@@ -132,7 +170,7 @@ int dsf_axis_sharing(const int64_t size[DSF_MAX_AXES], unsigned shares)
     return -1;
 }
 
-struct dsflow_option dsf_axes_keys[DSF_MAX_AXES + 2];
+struct dsflow_option dsf_axes_keys[DSF_MAX_AXES + DSF_MESH_KEYS + 1];
 
 /* Again when an axis came, or those of a wrong plug-in went. */
 void dsf_axes_make_keys(void)
@@ -156,6 +194,6 @@ void dsf_axes_make_keys(void)
             .help = axis->summary,
         };
     }
-    dsf_axes_keys[n] = transport;
+    memcpy(dsf_axes_keys + n, others, sizeof(others));
     made = n;
 }

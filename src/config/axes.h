@@ -11,7 +11,12 @@
 #define DSF_MAX_AXES 8
 
 /* Positions in the table. The others follow, as they are registered. */
-enum dsf_axis { DSF_AXIS_DATA, DSF_AXIS_PIPELINE, DSF_AXIS_TENSOR };
+enum dsf_axis {
+    DSF_AXIS_DATA,
+    DSF_AXIS_PIPELINE,
+    DSF_AXIS_TENSOR,
+    DSF_AXIS_SEQUENCE
+};
 
 extern struct dsf_registry dsf_axes;
 
@@ -26,8 +31,9 @@ unsigned dsf_axes_in_order(int order[DSF_MAX_AXES]);
 int dsf_axis_sharing(const int64_t size[DSF_MAX_AXES], unsigned shares);
 
 /* The keys of [mesh], fields of struct dsf_job_mesh: one for each axis that was
- * there when they were made, and `transport`. */
-extern struct dsflow_option dsf_axes_keys[DSF_MAX_AXES + 2];
+ * there when they were made, and those that are of no axis. */
+enum { DSF_MESH_KEYS = 3 };
+extern struct dsflow_option dsf_axes_keys[DSF_MAX_AXES + DSF_MESH_KEYS + 1];
 void dsf_axes_make_keys(void);
 
 #endif

@@ -87,6 +87,8 @@ struct dsf_job_batch { /* [batch] */
     int64_t sequence;   /* tokens of a sequence; -1: the model's context */
     int64_t groups;     /* of micro-batches whose gradients are summed apart;
                            -1: mesh.data */
+    int64_t sequence_groups; /* of the tokens of each sequence; -1:
+                                mesh.sequence */
     int order;          /* enum dsf_order */
     int64_t tile;       /* tokens of a task; -1: auto */
     int64_t in_flight;  /* micro-batches whose activations are kept; -1 auto */
@@ -145,9 +147,15 @@ struct dsf_job_sample { /* [sample]: text printed at the end of a run */
     X(DSF_TRANSPORT_MPI, "mpi") X(DSF_TRANSPORT_NCCL, "nccl")
 enum dsf_transport { DSF_TRANSPORTS(DSF_CHOICE_VALUE) };
 
+#define DSF_SEQUENCE_KINDS(X)                                                  \
+    X(DSF_SEQUENCE_AUTO, "auto") X(DSF_SEQUENCE_KEYS, "keys")
+enum dsf_sequence_kind { DSF_SEQUENCE_KINDS(DSF_CHOICE_VALUE) };
+
 struct dsf_job_mesh { /* [mesh]: ranks along each axis of the table */
     int64_t size[DSF_MAX_AXES];
-    int transport; /* enum dsf_transport */
+    int transport;     /* enum dsf_transport */
+    int sequence_kind; /* enum dsf_sequence_kind */
+    int64_t key_slots; /* tiles; -1: auto */
 };
 
 struct dsf_job_memory { /* [memory]: bytes of one rank; -1: what there is */

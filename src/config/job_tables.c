@@ -215,6 +215,12 @@ static const struct dsflow_option batch_options[] = {
                        "apart, then together in a tree; auto: mesh.data when "
                        "a run begins, and what it began with when it goes on. "
                        "Jobs of equal groups give the same bits"),
+    DSFLOW_OPTION_AUTO(BATCH, sequence_groups, "\"auto\"", 1, 1024,
+                       "groups of tokens of each sequence, a stretch of each "
+                       "half, whose gradients are summed apart, then together "
+                       "in a tree; auto: mesh.sequence when a run begins, and "
+                       "what it began with when it goes on. Jobs of equal "
+                       "sequence_groups give the same bits"),
     DSFLOW_OPTION_CHOICE(BATCH, order, "\"auto\"", orders,
                          "micro_major: a micro-batch through all layers, then "
                          "the next; layer_major: all through a layer, so that "

@@ -21,7 +21,7 @@ static void miss(struct dsf_asked *a, uint32_t task, uint32_t port)
 {
     dsf_grow(&a->missing, &a->cap_missing, a->nmissing + 1,
              sizeof(*a->missing));
-    a->missing[a->nmissing++] = (struct dsf_asked_port){ task, port };
+    a->missing[a->nmissing++] = (struct dsf_asked_port){ task, port, task };
 }
 
 /* By tasks that were left out, and by some that are there. */
@@ -82,6 +82,27 @@ bool dsf_asked_misses(struct dsflow_graph *g, uint32_t task, unsigned i)
         a->at++;
     return a != NULL && a->at < a->nmissing && a->missing[a->at].task == task &&
            a->missing[a->at].port == i;
+}
+
+void dsf_asked_moved(const struct dsflow_graph *in,
+                     const struct dsflow_graph *out, uint32_t i)
+{
+    struct dsf_asked *a = in->asked;
+
+    for (; a != NULL && a->nmoved < a->nmissing &&
+           a->missing[a->nmoved].task == i;
+         a->nmoved++)
+        a->missing[a->nmoved].moved = out->ntasks - 1;
+}
+
+void dsf_asked_go_on(struct dsflow_graph *in, struct dsflow_graph *out)
+{
+    struct dsf_asked *a = out->asked = in->asked;
+
+    for (size_t i = 0; a != NULL && i < a->nmissing; i++)
+        a->missing[i].task = a->missing[i].moved;
+    if (a != NULL)
+        a->at = a->nmoved = 0;
 }
 
 void dsf_asked_fini(struct dsf_asked *asked)

@@ -22,8 +22,9 @@ struct dsf_asked {
     size_t cap_gone;
     struct dsf_asked_port { /* that reads what is gone, in order */
         uint32_t task, port;
+        uint32_t moved; /* the task in the next graph */
     } * missing;
-    size_t nmissing, cap_missing, at;
+    size_t nmissing, cap_missing, at, nmoved;
 };
 
 /* From now on, tasks that are added to `g` are left out if task `i` of the
@@ -39,6 +40,13 @@ bool dsf_asked_misses(struct dsflow_graph *g, uint32_t task, unsigned i);
  * tasks are there. */
 const dsflow_data_id *dsf_asked_used(const struct dsflow_graph *g,
                                      uint32_t *at);
+
+/* For a policy that makes `out` of such a graph, with its data in the same
+ * order and other tasks between its own: the last task of `out` is task `i` of
+ * `in`; and from then on `out` is the graph of which tasks are left out. */
+void dsf_asked_moved(const struct dsflow_graph *in,
+                     const struct dsflow_graph *out, uint32_t i);
+void dsf_asked_go_on(struct dsflow_graph *in, struct dsflow_graph *out);
 
 void dsf_asked_set(struct dsflow_graph *g, struct dsf_asked *asked);
 void dsf_asked_fini(struct dsf_asked *asked);

@@ -113,25 +113,36 @@ static int64_t find_tensor(struct dsf_ds *x, const char **path)
     return wished(x, "mesh.tensor", dsf_ds_whole(x, *path, 1));
 }
 
+static const char sequence_path[] = "sequence_parallel_size";
+
 /* Replicas; 0 with a refusal where the ranks cannot be shared out. */
 static int64_t take_mesh(struct dsf_ds *x)
 {
     const char *path;
     int64_t tensor = find_tensor(x, &path), pipeline;
+    int64_t sequence =
+        wished(x, "mesh.sequence", dsf_ds_whole(x, sequence_path, 1));
     int64_t each;
 
     tensor = tensor > 0 ? tensor : 1;
+    sequence = sequence > 0 ? sequence : 1;
     pipeline = wished(x, "mesh.pipeline", 1);
-    each = tensor * (pipeline > 0 ? pipeline : 1);
+    each = tensor * sequence * (pipeline > 0 ? pipeline : 1);
     if (x->wish->ranks % each != 0) {
-        dsf_ds_refuse(x, path,
+        dsf_ds_refuse(x, sequence > 1 ? sequence_path : path,
                       "-n %lld: expected a multiple of %lld, tensor ranks "
-                      "times stages",
-                      (long long)x->wish->ranks, (long long)each);
+                      "times %sstages",
+                      (long long)x->wish->ranks, (long long)each,
+                      sequence > 1 ? "sequence ranks times " : "");
         return 0;
     }
-    dsf_ds_set(x, "mesh", "data", "-n over tensor ranks and stages", "%lld",
-               (long long)(x->wish->ranks / each));
+    dsf_ds_set(x, "mesh", "data",
+               sequence > 1 ? "-n over tensor ranks, sequence ranks and stages"
+                            : "-n over tensor ranks and stages",
+               "%lld", (long long)(x->wish->ranks / each));
+    if (sequence > 1)
+        dsf_ds_set(x, "mesh", "sequence", sequence_path, "%lld",
+                   (long long)sequence);
     if (tensor > 1)
         dsf_ds_set(x, "mesh", "tensor", path, "%lld", (long long)tensor);
     return x->wish->ranks / each;

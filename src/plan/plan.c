@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "config/when.h"
 #include "plan/programs.h"
+#include "plan/stretch.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -116,9 +117,14 @@ static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "sequence",
                             "%d: expected at most the model's context, %d",
                             plan->sequence, context);
+    plan->sequence_groups = job->batch.sequence_groups < 0
+                                ? plan->nsequence
+                                : (int32_t)job->batch.sequence_groups;
     status = cut_batch(plan, err);
     if (status == DSFLOW_OK)
         status = check_groups(plan, err);
+    if (status == DSFLOW_OK)
+        status = dsf_plan_check_sequence(plan, err);
     if (status < 0)
         return status;
     dsf_plan_cut_tiles(plan);
@@ -150,6 +156,7 @@ static int set_mesh(struct dsflow_plan *plan, struct dsflow_err *err)
     plan->nreplicas = plan->mesh.size[DSF_AXIS_DATA];
     plan->nstages = plan->mesh.size[DSF_AXIS_PIPELINE];
     plan->nparts = plan->mesh.size[DSF_AXIS_TENSOR];
+    plan->nsequence = plan->mesh.size[DSF_AXIS_SEQUENCE];
     plan->rank_workers = plan->workers / (unsigned)plan->nranks;
     if (plan->rank_workers == 0 || dsf_plan_has_gpus(plan))
         plan->rank_workers = 1;
@@ -356,7 +363,8 @@ int dsflow_plan_fail(const struct dsflow_plan *plan, struct dsflow_err *err,
 
 bool dsf_plan_passes_gradients(const struct dsflow_plan *plan)
 {
-    bool once = plan->groups == plan->nreplicas; /* one sum on each rank */
+    /* One sum on each rank. */
+    bool once = dsf_plan_sums(plan) == dsf_plan_sharers(plan);
 
     return plan->layer_major ||
            (once && (plan->micro_steps == 1 || plan->reduce_micro));

@@ -34,14 +34,16 @@ struct dsflow_plan {
     int32_t nranks;
     int32_t nreplicas; /* ranks along the axis data, … */
     int32_t nstages;   /* … pipeline, … */
-    int32_t nparts;    /* … and tensor */
+    int32_t nparts;    /* … tensor */
+    int32_t nsequence; /* … and sequence */
     unsigned rank_workers;   /* of each rank; several may share one */
 
     int32_t sequence;        /* tokens */
     int32_t micro;           /* sequences of a micro-batch */
     int32_t nmicro;          /* micro-batches of a step */
     int32_t micro_steps;     /* of them, on each replica */
-    int32_t groups;    /* of micro-batches, each with gradients of its own */
+    int32_t groups; /* of micro-batches, each with gradients of its own, … */
+    int32_t sequence_groups; /* … and of tokens of a sequence (stretch.h) */
     bool layer_major;  /* all micro-steps through a layer, then the next */
     bool reduce_micro; /* sum over the groups after each round of them */
     /* Of a micro-batch; behind them the slices of the first one that the head

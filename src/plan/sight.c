@@ -1,6 +1,8 @@
 /* sight.c - which tiles of keys a tile of queries sees in a layer. */
 #include "plan/sight.h"
 
+#include "plan/stretch.h"
+
 static int32_t window_of(const struct dsflow_plan *plan, int32_t l,
                          const struct dsflow_segment *segment)
 {
@@ -41,5 +43,10 @@ bool dsf_plan_sees_last(const struct dsflow_plan *plan, int32_t l,
                         const struct dsflow_segment *segment, int32_t t,
                         int32_t k)
 {
-    return !goes_on(plan, t + 1) || !dsf_plan_sees(plan, l, segment, t + 1, k);
+    const int32_t group = dsf_plan_sequence_group(plan, t);
+
+    for (int32_t next = t + 1; goes_on(plan, next); next++)
+        if (dsf_plan_sequence_group(plan, next) == group)
+            return !dsf_plan_sees(plan, l, segment, next, k);
+    return true;
 }

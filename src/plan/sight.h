@@ -15,7 +15,8 @@ bool dsf_plan_sees(const struct dsflow_plan *plan, int32_t l,
 int32_t dsf_plan_first_seen(const struct dsflow_plan *plan, int32_t l,
                             const struct dsflow_segment *segment, int32_t t);
 
-/* Is `t` the last tile that sees the keys of tile `k`? */
+/* Is `t` the last tile of its group of tokens (stretch.h) that sees the keys of
+ * tile `k`? */
 bool dsf_plan_sees_last(const struct dsflow_plan *plan, int32_t l,
                         const struct dsflow_segment *segment, int32_t t,
                         int32_t k);

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "config/when.h"
+#include "plan/stretch.h"
 
 static int64_t div_up(int64_t a, int64_t b)
 {
@@ -85,13 +86,29 @@ static void cut_rows(struct dsflow_plan *plan, struct dsf_tile_rows of,
         }
 }
 
+/* A tile has tokens of one stretch. */
+static void cut_sequences(struct dsflow_plan *plan, int64_t rows)
+{
+    const int32_t length = plan->sequence / dsf_plan_stretches(plan);
+
+    if (length == plan->sequence) {
+        cut_rows(plan, (struct dsf_tile_rows){ .nseq = plan->micro }, length,
+                 rows);
+        return;
+    }
+    for (int32_t s = 0; s < plan->micro; s++)
+        for (int32_t pos = 0; pos < plan->sequence; pos += length)
+            cut_rows(plan,
+                     (struct dsf_tile_rows){ .nseq = 1, .seq = s, .pos = pos },
+                     length, rows);
+}
+
 void dsf_plan_cut_tiles(struct dsflow_plan *plan)
 {
     const int64_t tile = plan->job->batch.tile, most = most_rows(plan);
     int32_t n;
 
-    cut_rows(plan, (struct dsf_tile_rows){ .nseq = plan->micro },
-             plan->sequence, tile < 0 ? auto_tile(plan) : tile);
+    cut_sequences(plan, tile < 0 ? auto_tile(plan) : tile);
     n = plan->ntiles;
     for (int32_t t = 0; t < n && plan->nparts == 1; t++)
         cut_rows(plan, plan->tiles[t],

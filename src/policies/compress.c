@@ -23,6 +23,7 @@
 #include "model/parts.h"
 #include "plan/division.h"
 #include "plan/programs.h"
+#include "plan/stretch.h"
 #include "policies/keys.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
@@ -52,16 +53,14 @@ bool dsf_compresses_params(const struct dsf_job *job)
  * each of the others. */
 static int32_t groups_of_a_node(const struct dsflow_plan *plan)
 {
-    const struct dsf_mesh *mesh = &plan->mesh;
-    const int32_t ranks = plan->nranks, data = plan->nreplicas;
+    const int32_t ranks = plan->nranks, data = dsf_plan_sharers(plan);
     const int32_t first = dsf_rank_node(plan->machine, ranks, 0);
     int32_t n = 1;
 
-    while (n < data &&
-           dsf_rank_node(plan->machine, ranks,
-                         dsf_mesh_peer(mesh, 0, DSF_AXIS_DATA, n)) == first)
+    while (n < data && dsf_rank_node(plan->machine, ranks,
+                                     dsf_plan_sharer_at(plan, 0, n)) == first)
         n++;
-    return data % n == 0 ? n * (plan->groups / data) : 1;
+    return data % n == 0 ? n * (dsf_plan_sums(plan) / data) : 1;
 }
 
 /* A format with a scale for each tensor needs all of what it codes, of which ranks
@@ -73,8 +72,8 @@ int32_t dsf_compress_node(const struct dsflow_plan *plan)
         dsflow_wire_format_find(keys->gradients);
     int64_t node = keys->node < 0 ? groups_of_a_node(plan) : keys->node;
 
-    return keys->two_level && node > 1 && node < plan->groups && f != NULL &&
-                   f->encode_by == NULL
+    return keys->two_level && node > 1 && node < dsf_plan_sums(plan) &&
+                   f != NULL && f->encode_by == NULL
                ? (int32_t)node
                : 0;
 }
@@ -178,7 +177,7 @@ static struct error_name name_error(const struct dsflow_plan *plan,
     struct error_name name;
 
     snprintf(name.s, sizeof(name.s), ERROR_OF "%dof%d", (int)group,
-             (int)plan->groups);
+             (int)dsf_plan_sums(plan));
     return name;
 }
 
@@ -213,7 +212,7 @@ static int keep_errors(struct dsflow_plan *plan, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
-    for (int32_t i = 0; i < plan->groups && status == DSFLOW_OK; i++)
+    for (int32_t i = 0; i < dsf_plan_sums(plan) && status == DSFLOW_OK; i++)
         status = dsflow_plan_keep(plan,
                                   &DSFLOW_KEPT(.name = name_error(plan, i).s,
                                                .kind = DSFLOW_KEPT_TENSORS,
@@ -416,10 +415,11 @@ static int compress_decide(void *part, struct dsflow_plan *plan,
         snprintf(value, sizeof(value), "%lld", (long long)keys->block);
         return refuse(plan, "block", value, "a multiple of 16", err);
     }
-    if (keys->node > 0 && plan->groups % keys->node != 0) {
+    if (keys->node > 0 && dsf_plan_sums(plan) % keys->node != 0) {
         snprintf(value, sizeof(value), "%lld", (long long)keys->node);
-        snprintf(expected, sizeof(expected), "a divisor of the %d batch.groups",
-                 (int)plan->groups);
+        snprintf(expected, sizeof(expected),
+                 "a divisor of the %d batch.groups%s", (int)dsf_plan_sums(plan),
+                 plan->sequence_groups > 1 ? " x sequence_groups" : "");
         return refuse(plan, "node", value, expected, err);
     }
     if (keys->secondary > 0 && dsf_zero_stage(plan->job) != 3) {
@@ -427,10 +427,10 @@ static int compress_decide(void *part, struct dsflow_plan *plan,
         return refuse(plan, "secondary", value,
                       "zero.stage = 3: else ranks have all parameters", err);
     }
-    if (keys->secondary > 0 && plan->nreplicas % keys->secondary != 0) {
+    if (keys->secondary > 0 && dsf_plan_sharers(plan) % keys->secondary != 0) {
         snprintf(value, sizeof(value), "%lld", (long long)keys->secondary);
         snprintf(expected, sizeof(expected), "a divisor of the %d data ranks",
-                 (int)plan->nreplicas);
+                 (int)dsf_plan_sharers(plan));
         return refuse(plan, "secondary", value, expected, err);
     }
     if (names_format(keys->gradients) &&
@@ -521,7 +521,7 @@ static const struct dsflow_option compress_options[] = {
                       "of the parameters among them from the first gather of a "
                       "step on, and later ones read that; 0: all read the "
                       "shards of all",
-                      "mesh.data >= 2"),
+                      "mesh.data >= 2 or mesh.sequence >= 2"),
     { 0 },
 };
 

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "graph/asked.h"
 #include "plan/partition.h"
+#include "plan/stretch.h"
 #include "tasks/tasks.h"
 
 #include <stdlib.h>
@@ -225,8 +226,8 @@ static int32_t move_to(const struct dsflow_plan *plan, int32_t rank,
     return dsf_mesh_peer(&plan->mesh, rank, DSF_AXIS_DATA, replica);
 }
 
-/* The rank that has a part of a unit between steps; of an error, that of the
- * replica that has its group. */
+/* The rank that has a part of a unit between steps; of an error, the one that
+ * has its group. */
 static int32_t rank_of_unit(const struct dsflow_plan *plan,
                             const struct dsflow_data_spec *d)
 {
@@ -235,8 +236,11 @@ static int32_t rank_of_unit(const struct dsflow_plan *plan,
                                  d->part % plan->nparts);
     int32_t group = dsf_error_group(plan, d->kept);
 
-    return move_to(plan, rank, dsflow_plan_stage_of(plan, layer),
-                   group < 0 ? 0 : group / (plan->groups / plan->nreplicas));
+    rank = move_to(plan, rank, dsflow_plan_stage_of(plan, layer), 0);
+    return group < 0 ? rank
+                     : dsf_plan_sharer_at(plan, rank,
+                                          group / (dsf_plan_sums(plan) /
+                                                   dsf_plan_sharers(plan)));
 }
 
 static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
@@ -369,7 +373,7 @@ const struct dsflow_policy dsf_policy_pipeline = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "pipeline",
     .summary = "layers on stages, micro-batches on data ranks",
-    .after = "tensor_parallel",
+    .after = "sequence_parallel",
     .options = pipeline_options,
     .part_size = sizeof(struct dsf_pipeline_keys),
     .tries = pipeline_tries,

@@ -10,6 +10,7 @@
 
 extern const struct dsflow_policy dsf_policy_reference;
 extern const struct dsflow_policy dsf_policy_tensor_parallel;
+extern const struct dsflow_policy dsf_policy_sequence_parallel;
 extern const struct dsflow_policy dsf_policy_recompute;
 extern const struct dsflow_policy dsf_policy_pipeline;
 extern const struct dsflow_policy dsf_policy_replace, dsf_policy_precision;

@@ -17,6 +17,7 @@ static const void *const builtin[] = {
     &dsf_policy_reference, /* the plain step: micro-batches, layers, tiles */
     &dsf_policy_recompute, /* what is computed twice is then placed twice */
     &dsf_policy_tensor_parallel, /* … and cut in parts twice */
+    &dsf_policy_sequence_parallel, /* tiles know their sequence, and parts */
     &dsf_policy_pipeline,   /* ranks: what is below knows where things are */
     &dsf_policy_replace,    /* so far all kinds of task were known ones */
     &dsf_policy_precision,  /* from here on data may have other types */

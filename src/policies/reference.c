@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "plan/sight.h"
+#include "plan/stretch.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -54,21 +55,21 @@ static dsflow_data_id batch_at(struct step *s, int t)
     return dsf_step_in_ring(s, DSFLOW_FROM_BATCH, DSF_RING_NONE, -1, t);
 }
 
-/* The gradient that micro-batch `s->m` adds to, of unit `i` of a segment, and
+/* The gradient that the present tile adds to, of unit `i` of a segment, and
  * whether it is the first. A unit that another segment has is a tied one. */
 static dsflow_data_id begin_gradient(const struct step *s, int l,
                                      const struct dsflow_segment *segment,
                                      unsigned i, bool *fresh)
 {
     unsigned u = dsf_model_unit(s->model, l, segment, i);
-    int32_t group = dsf_plan_group(s->plan, s->m);
+    int32_t sum = dsf_plan_sum_of(s->plan, s->m, s->t);
     const struct gradients *of = s->model->units[u].segment == segment
                                      ? &s->units[u].grad
                                      : &s->units[u].tied;
 
-    *fresh = !of->begun[group];
-    of->begun[group] = true;
-    return of->of[group];
+    *fresh = !of->begun[sum];
+    of->begun[sum] = true;
+    return of->of[sum];
 }
 
 /* The port of a segment that is connected to `from`; or its number of ports. */
@@ -118,9 +119,8 @@ static dsflow_data_id stream(struct step *s, int l, unsigned i, bool next,
                             of != NULL ? l + 1 : l, t);
 }
 
-/* The data on port `p` of the `i`-th segment of layer `l`, of tile `t`. */
-static dsflow_data_id on_port(struct step *s, int l, unsigned i, unsigned p,
-                              int t)
+dsflow_data_id dsf_step_on_port(struct step *s, int l, unsigned i, unsigned p,
+                                int t)
 {
     const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
     const struct dsflow_segment_port *port = &segments[i]->ports[p];
@@ -144,7 +144,7 @@ static dsflow_data_id on_port(struct step *s, int l, unsigned i, unsigned p,
     case DSFLOW_FROM_OTHER:
         for (i = 0; segments[i] != NULL; i++)
             if (strcmp(segments[i]->name, port->other) == 0)
-                return on_port(s, l, i, port->unit, t);
+                return dsf_step_on_port(s, l, i, port->unit, t);
         return dsf_no_data();
     case DSFLOW_FROM_ROPE:
         return s->model->dims.rope ? s->rope : dsf_no_data();
@@ -161,10 +161,26 @@ static dsflow_data_id on_port(struct step *s, int l, unsigned i, unsigned p,
     }
 }
 
-/* A task of the `i`-th segment of layer `l`, of tile or slice `t` and, in
- * attention, the keys of tile `k`. */
-static void emit_segment(struct step *s, int l, unsigned i,
-                         const struct dsflow_op *op, int t, int k)
+/* What a task has there, and whether it is the first to add to it. */
+static dsflow_data_id connect(struct step *s, int l, unsigned i,
+                              const struct dsflow_op *op, unsigned p, int t,
+                              int k, bool *fresh)
+{
+    const struct dsflow_segment *segment = dsf_step_segments(s, l)[i];
+    const struct dsflow_segment_port *port = &segment->ports[p];
+
+    if (port->from == DSFLOW_FROM_GRADIENTS)
+        return begin_gradient(s, l, segment, port->unit, fresh);
+    if (!port->of_keys)
+        return dsf_step_on_port(s, l, i, p, t);
+    return segment->pairs && op == segment->backward_input &&
+                   op->ports[p].access & DSFLOW_W
+               ? dsf_step_key_sum(s, l, i, p, t, k)
+               : dsf_step_on_port(s, l, i, p, k);
+}
+
+void dsf_step_emit_segment(struct step *s, int l, unsigned i,
+                           const struct dsflow_op *op, int t, int k)
 {
     const struct dsflow_segment *segment = dsf_step_segments(s, l)[i];
     const struct dsflow_site site = dsf_step_site(s, l, segment, t, k);
@@ -175,14 +191,11 @@ static void emit_segment(struct step *s, int l, unsigned i,
     if (segment->fresh != NULL)
         b.fresh = segment->fresh(op, args);
     for (unsigned p = 0; p < op->nports; p++) {
-        const struct dsflow_segment_port *port = &segment->ports[p];
         dsflow_data_id id = dsf_no_data();
         bool fresh = false;
 
         if (op->ports[p].name != NULL)
-            id = port->from == DSFLOW_FROM_GRADIENTS
-                     ? begin_gradient(s, l, segment, port->unit, &fresh)
-                     : on_port(s, l, i, p, port->of_keys ? k : t);
+            id = connect(s, l, i, op, p, t, k, &fresh);
         if (dsf_is_data(id))
             dsf_bind(&b, p, id);
         else
@@ -200,7 +213,7 @@ static void forward_layer(struct step *s, int l, int t)
     for (unsigned i = 0; segments[i] != NULL; i++)
         for (int k = dsf_plan_first_seen(s->plan, l, segments[i], t); k <= t;
              k++)
-            emit_segment(s, l, i, segments[i]->forward, t, k);
+            dsf_step_emit_segment(s, l, i, segments[i]->forward, t, k);
 }
 
 static void load_rows(struct step *s, dsflow_data_id cursor, int t)
@@ -247,9 +260,9 @@ static void backward_tile(struct step *s, int l, int t)
         const int first = dsf_plan_first_seen(s->plan, l, segment, t);
 
         for (int k = t; k >= first && segment->backward_input != NULL; k--)
-            emit_segment(s, l, i, segment->backward_input, t, k);
+            dsf_step_emit_segment(s, l, i, segment->backward_input, t, k);
         if (segment->backward_weight != NULL)
-            emit_segment(s, l, i, segment->backward_weight, t, t);
+            dsf_step_emit_segment(s, l, i, segment->backward_weight, t, t);
     }
 }
 
@@ -257,6 +270,10 @@ static void backward_tile(struct step *s, int l, int t)
  * piece of its sequence that sees them has been through. */
 static void backward_layer(struct step *s, int l)
 {
+    if (dsf_plan_stretches(s->plan) > 1) {
+        dsf_step_backward_groups(s, l);
+        return;
+    }
     for (s->t = s->plan->ntiles - 1; s->t >= 0; s->t--)
         backward_tile(s, l, s->t);
 }
@@ -387,6 +404,20 @@ static void backward_wave(struct step *s, struct wave wave, int l,
         each_unit(s, l, dsf_step_complete);
 }
 
+/* All tiles of the micro-batch through layer `l`. */
+static void forward_tiles(struct step *s, int l, dsflow_data_id cursor)
+{
+    const bool whole = l >= 0 && dsf_plan_stretches(s->plan) > 1;
+
+    for (s->t = 0; s->t < s->plan->ntiles && !whole; s->t++) {
+        if (l < 0)
+            load(s, cursor);
+        forward_layer(s, l, s->t);
+    }
+    if (whole)
+        dsf_step_forward_groups(s, l);
+}
+
 static void forward_wave(struct step *s, struct wave wave,
                          dsflow_data_id cursor)
 {
@@ -396,11 +427,7 @@ static void forward_wave(struct step *s, struct wave wave,
              micro_step++)
             for (int32_t d = 0; d < s->plan->nreplicas; d++) {
                 stand_at(s, d, micro_step);
-                for (s->t = 0; s->t < s->plan->ntiles; s->t++) {
-                    if (l < 0)
-                        load(s, cursor);
-                    forward_layer(s, l, s->t);
-                }
+                forward_tiles(s, l, cursor);
             }
 }
 
@@ -442,15 +469,10 @@ static void eval_step(struct step *s)
     s->program = dsflow_graph_add_program(s->g, "eval");
     s->pass = DSFLOW_FORWARD;
     stand_at(s, 0, 0);
-    for (int l = -1; l <= s->model->layers; l++)
-        for (s->t = 0; s->t < plan->ntiles; s->t++) {
-            if (l < 0)
-                load(s, s->eval_cursor);
-            if (l == s->model->layers)
-                head_tile(s, losses, false);
-            else
-                forward_layer(s, l, s->t);
-        }
+    for (int l = -1; l < s->model->layers; l++)
+        forward_tiles(s, l, s->eval_cursor);
+    for (s->t = 0; s->t < plan->ntiles; s->t++)
+        head_tile(s, losses, false);
     stand_aside(s);
     s->pass = DSFLOW_UPDATE;
     EMIT(s, &dsf_op_advance, NULL, -1, 0, s->eval_cursor);

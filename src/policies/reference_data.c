@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "plan/sight.h"
+#include "plan/stretch.h"
 #include "tasks/stream.h"
 
 #include <stdlib.h>
@@ -33,11 +34,11 @@ static void add_gradients(struct step *s, struct gradients *g,
                           enum dsf_ring_class each, enum dsf_ring_class sum,
                           const char *unit)
 {
-    int32_t groups = s->plan->groups;
+    int32_t sums = dsf_plan_sums(s->plan);
 
-    g->of = dsf_xcalloc((size_t)groups, sizeof(*g->of));
-    g->begun = dsf_xcalloc((size_t)groups, sizeof(*g->begun));
-    for (int32_t i = 0; i < groups; i++) {
+    g->of = dsf_xcalloc((size_t)sums, sizeof(*g->of));
+    g->begun = dsf_xcalloc((size_t)sums, sizeof(*g->begun));
+    for (int32_t i = 0; i < sums; i++) {
         spec.ring_class = dsf_ring_of_group(each, i);
         g->of[i] = dsf_add_named(s->g, &spec, "%s.%s",
                                  dsf_ring_name(spec.ring_class).s, unit);
@@ -60,11 +61,11 @@ static void add_errors(struct step *s, struct gradients *g,
     if (!dsf_carries_errors(plan->job) ||
         !dsf_compress_gradient(plan->job, unit, &coding))
         return;
-    g->errors = dsf_xcalloc((size_t)plan->groups, sizeof(*g->errors));
+    g->errors = dsf_xcalloc((size_t)dsf_plan_sums(plan), sizeof(*g->errors));
     spec.dtype = (uint8_t)dsf_error_type(plan->job);
     spec.ring_class = DSF_RING_ERROR;
     spec.persistent = 1;
-    for (int32_t i = 0; i < plan->groups; i++) {
+    for (int32_t i = 0; i < dsf_plan_sums(plan); i++) {
         spec.kept = dsf_error_kept(plan, i);
         g->errors[i] = dsf_add_named(
             s->g, &spec, "%s.%s", plan->kept.v[spec.kept - 1].name, unit->name);
@@ -386,4 +387,5 @@ void dsf_step_free(struct step *s)
     for (int32_t ring = 0; ring < DSF_NRINGS; ring++)
         free(s->made[ring]);
     free(s->units);
+    dsf_step_end_key_sums(s);
 }

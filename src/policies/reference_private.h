@@ -9,11 +9,12 @@
 #include "tasks/bind.h"
 #include "tasks/tasks.h"
 
-/* Gradients of one unit, added up apart for each group. */
+/* Gradients of one unit, added up apart for each group of micro-batches and of
+ * tokens: plan/stretch.h says how many. */
 struct gradients {
-    dsflow_data_id *of;  /* [groups] */
-    bool *begun;         /* [groups]: it has contents */
-    dsflow_data_id *errors; /* [groups], of what is sent; NULL: none */
+    dsflow_data_id *of;     /* [sums] */
+    bool *begun;            /* [sums]: it has contents */
+    dsflow_data_id *errors; /* [sums], of what is sent; NULL: none */
     dsflow_data_id sum;  /* of the rounds, with reduce_micro */
     bool has_sum;
 };
@@ -41,6 +42,7 @@ struct step {
     struct dsf_loss_scale scale;
     dsflow_data_id scaler; /* where losses are scaled */
     uint32_t nsums;
+    struct dsf_key_sums *key_sums; /* reference_sequence.c */
 
     const struct dsflow_optimizer *optimizer;
     unsigned nstates; /* of it, in this job */
@@ -82,6 +84,26 @@ struct dsflow_site dsf_step_site(const struct step *s, int l,
  */
 dsflow_data_id dsf_step_in_ring(struct step *s, enum dsflow_from from,
                                 int32_t ring, int l, int t);
+
+/* The data on port `p` of the `i`-th segment of layer `l`, of tile `t`. */
+dsflow_data_id dsf_step_on_port(struct step *s, int l, unsigned i, unsigned p,
+                                int t);
+
+/* A task of the `i`-th segment of layer `l`, of tile or slice `t` and, in
+ * attention, the keys of tile `k`. */
+void dsf_step_emit_segment(struct step *s, int l, unsigned i,
+                           const struct dsflow_op *op, int t, int k);
+
+/* reference_sequence.c: all tiles of a micro-batch through a layer, and back,
+ * where a sequence has several groups of tokens. */
+void dsf_step_forward_groups(struct step *s, int l);
+void dsf_step_backward_groups(struct step *s, int l);
+
+/* What a task of tile `t` adds gradients of the keys of tile `k` to: the data
+ * on port `p`, or a sum of its group. */
+dsflow_data_id dsf_step_key_sum(struct step *s, int l, unsigned i, unsigned p,
+                                int t, int k);
+void dsf_step_end_key_sums(struct step *s);
 
 /* A piece of data between tasks; `n` numbers of it. */
 #define DSF_BUFFER(...)                                                        \

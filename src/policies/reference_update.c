@@ -8,6 +8,7 @@
 #include "policies/reference_private.h"
 
 #include "base/alloc.h"
+#include "plan/stretch.h"
 #include "policies/compress.h"
 #include "policies/keys.h"
 #include "tasks/lamb.h"
@@ -188,31 +189,35 @@ static void add_recoded(struct step *s, unsigned u, const dsflow_data_id *of,
 }
 
 /* The gradient of each group with the error of the last one: a task of the last
- * micro-batch of the group, so that it stands where the gradient does. */
+ * micro-batch of the group, and of a tile of its tokens, so that it stands
+ * where the gradient does. */
 static void feed_back(struct step *s, unsigned u, const struct gradients *g,
                       const struct dsf_coding *coding)
 {
     const struct dsf_compress_keys *keys = dsf_compress_keys(s->plan->job);
     const struct dsf_unit *unit = &s->model->units[u];
     const int32_t each = s->plan->nmicro / s->plan->groups, m = s->m;
+    const int32_t tokens = s->plan->sequence_groups, t = s->t;
     const struct dsf_feed_back_args args = { .coding = *coding,
                                              .elems = unit->elems,
                                              .reset = keys->error_reset,
                                              .beta = keys->error_beta };
 
     s->pass = DSFLOW_UPDATE;
-    for (int32_t i = 0; i < s->plan->groups && g->errors != NULL; i++) {
-        s->m = (i + 1) * each - 1;
+    for (int32_t i = 0; i < dsf_plan_sums(s->plan) && g->errors != NULL; i++) {
+        s->m = (i / tokens + 1) * each - 1;
+        s->t = tokens > 1 ? dsf_plan_tile_of_group(s->plan, i % tokens) : t;
         EMIT(s, &dsf_op_feed_back, &args, unit->layer, 0, s->control, g->of[i],
              g->errors[i]);
     }
     s->m = m;
+    s->t = t;
 }
 
 /* Those of all groups, onto that of group 0. */
 static void sum_groups(struct step *s, unsigned u, struct gradients *g)
 {
-    int32_t n = s->plan->groups;
+    int32_t n = dsf_plan_sums(s->plan);
     struct dsf_coding coding;
 
     if (dsf_compress_gradient(s->plan->job, &s->model->units[u], &coding)) {
@@ -253,7 +258,7 @@ static dsflow_data_id whole_gradient(struct step *s, unsigned u)
             add(s, u, d->grad.sum, &d->tied.sum, 1, false);
         return d->grad.sum;
     }
-    for (int32_t i = 0; i < s->plan->groups && d->tied.of != NULL; i++)
+    for (int32_t i = 0; i < dsf_plan_sums(s->plan) && d->tied.of != NULL; i++)
         add(s, u, d->grad.of[i], &d->tied.of[i], 1, false);
     sum_groups(s, u, &d->grad);
     return d->grad.of[0];

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "graph/asked.h"
+#include "tasks/tasks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -261,6 +262,8 @@ static int rewrite_tasks(struct dsf_tensors *s, uint32_t i, uint32_t *n,
     *n = 1;
     if (rules != NULL)
         return replace(s, task, rules, err);
+    if (task->op == &dsf_op_reduce)
+        return dsf_tensor_sum(s, task, err);
     for (unsigned k = 0; k < task->ndata; k++)
         if (dsf_tensor_spec(s, task->data[k])->unit >= 0)
             return dsflow_fail(err, DSFLOW_ENOSYS,

@@ -101,6 +101,10 @@ void dsf_tensor_share(struct dsf_tensors *s,
 int dsf_tensor_update(struct dsf_tensors *s, uint32_t first, uint32_t *n,
                       struct dsflow_err *err);
 
+/* A sum of what segments leave: each rank sums what it has of it. */
+int dsf_tensor_sum(struct dsf_tensors *s, const struct dsflow_task_spec *task,
+                   struct dsflow_err *err);
+
 /* Everything else is done once. A sum takes all parts of what it sums; of what
  * every rank has, the first one's. */
 int dsf_tensor_keep(struct dsf_tensors *s, const struct dsflow_task_spec *task,

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "policies/compress.h"
+#include "tasks/tasks.h"
 
 #include <stdlib.h>
 
@@ -136,6 +137,30 @@ int dsf_tensor_update(struct dsf_tensors *s, uint32_t first, uint32_t *n,
         for (uint32_t i = first; i < first + *n && part->elems > 0; i++)
             update_part(s, dsf_nth_task(s->in, i), part);
     }
+    return status;
+}
+
+int dsf_tensor_sum(struct dsf_tensors *s, const struct dsflow_task_spec *task,
+                   struct dsflow_err *err)
+{
+    const enum dsflow_cut cut = s->data[task->data[1].i].cut;
+    dsflow_data_id *ports = dsf_xcalloc(task->ndata, sizeof(*ports));
+    struct dsf_sum_args args = *(const struct dsf_sum_args *)task->args;
+    int status = DSFLOW_OK;
+
+    s->dims = &dsf_model_layer(s->plan->model, task->layer)->dims;
+    for (unsigned i = 0; i < task->ndata && status == DSFLOW_OK; i++)
+        status = dsf_tensor_cut(s, task->data[i], cut, task->data[i], err);
+    for (int32_t t = 0; t < s->parts && status == DSFLOW_OK; t++) {
+        for (unsigned i = 0; i < task->ndata; i++)
+            ports[i] = s->data[task->data[i].i].id[t];
+        args.elems = dsflow_graph_data(s->out, ports[0])->elems;
+        dsf_add_like(s->out, task, task->op, &args, dsf_tensor_rank(s, t),
+                     task->fresh, task->ndata, ports);
+    }
+    if (status == DSFLOW_OK)
+        s->data[task->data[0].i].version++;
+    free(ports);
     return status;
 }
 

@@ -411,7 +411,7 @@ static int zero_decide(void *part, struct dsflow_plan *plan,
                        struct dsflow_err *err)
 {
     if (plan->reduce_micro && dsf_zero_stage(plan->job) == 0 &&
-        plan->nreplicas > 1)
+        dsf_plan_sharers(plan) > 1)
         return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "zero", "reduce",
                             "micro: expected a stage of 1 to 3, which keeps "
                             "shards of the sum");
@@ -422,7 +422,9 @@ static int zero_rewrite(const void *part, const struct dsflow_plan *plan,
                         struct dsflow_graph *in, struct dsflow_graph *out,
                         struct dsflow_err *err)
 {
-    struct dsf_zero z = { .plan = plan, .keys = part, .data = plan->nreplicas };
+    struct dsf_zero z = { .plan = plan,
+                          .keys = part,
+                          .data = dsf_plan_sharers(plan) };
     const struct dsflow_task_spec *t;
 
     if (z.data == 1) /* nobody to share with */
@@ -437,14 +439,17 @@ static int zero_rewrite(const void *part, const struct dsflow_plan *plan,
 }
 
 #define ZERO    struct dsf_zero_keys
-#define STAGE_3 "zero.stage = 3 and mesh.data >= 2"
+#define STAGE_3                                                                \
+    "zero.stage = 3 and mesh.data >= 2 or zero.stage = 3 and mesh.sequence "   \
+    ">= "                                                                      \
+    "2"
 static const char *const reduces[] = { DSF_REDUCES(DSF_CHOICE_NAME) NULL };
 static const struct dsflow_option zero_options[] = {
     DSFLOW_OPTION_AUTO(ZERO, stage, "0", 0, 3,
                        "what the replicas share out: 1 states of the "
                        "optimizer, 2 gradients too, 3 parameters too; auto: "
                        "the fastest that fits",
-                       "mesh.data >= 2"),
+                       "mesh.data >= 2 or mesh.sequence >= 2"),
     DSFLOW_OPTION_CHOICE(ZERO, reduce, "\"step\"", reduces,
                          "when gradients are summed over the groups: once a "
                          "step, or after each micro-batch, so that whole ones "

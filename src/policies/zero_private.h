@@ -6,6 +6,7 @@
 #include <dsflow/rewrite.h>
 
 #include "graph/task.h"
+#include "plan/stretch.h"
 #include "policies/collective.h"
 #include "policies/keys.h"
 #include "tasks/coding.h"
@@ -63,16 +64,18 @@ dsf_zero_spec(const struct dsf_zero *z, dsflow_data_id id)
     return dsflow_graph_data(z->rw.in, id);
 }
 
-/* The data coordinate of `rank`, and the rank beside it at coordinate `d`. */
+/* Data ranks, here, are all that have the same weights: those of the axis
+ * sequence count as replicas. Which one `rank` is, and the one beside it that
+ * is number `d`. */
 static inline int32_t dsf_zero_replica(const struct dsf_zero *z, int32_t rank)
 {
-    return dsf_mesh_at(&z->plan->mesh, rank, DSF_AXIS_DATA);
+    return dsf_plan_sharer(z->plan, rank);
 }
 
 static inline int32_t dsf_zero_beside(const struct dsf_zero *z, int32_t rank,
                                       int32_t d)
 {
-    return dsf_mesh_peer(&z->plan->mesh, rank, DSF_AXIS_DATA, d);
+    return dsf_plan_sharer_at(z->plan, rank, d);
 }
 
 /* How the data ranks share out the unit that `spec` is of. */

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "graph/shape_text.h"
 #include "plan/programs.h"
+#include "plan/stretch.h"
 #include "sim/largest.h"
 #include "sim/traffic_report.h"
 
@@ -39,6 +40,14 @@ static void print_head(const struct dsflow_plan *plan,
     if (plan->nranks > 1)
         fprintf(out, "mesh    %s: %d ranks\n", dsf_mesh_text(&plan->mesh).s,
                 plan->nranks);
+    if (plan->nsequence > 1)
+        fprintf(
+            out,
+            "stretch %d of %d tokens of each sequence on each rank, keys of "
+            "other ranks %d tile%s at a time\n",
+            dsf_plan_stretches(plan) / plan->nsequence,
+            plan->sequence / dsf_plan_stretches(plan), dsf_plan_key_slots(plan),
+            dsf_plan_key_slots(plan) == 1 ? "" : "s");
     if (machine != NULL && machine->main.kind == DSF_MACHINE_GPU)
         fprintf(out, "machine %s\n", machine->main.name);
     else

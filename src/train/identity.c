@@ -183,6 +183,7 @@ static void list_plan(const struct dsf_session *s, struct dsf_identity *of)
         open_key(of, DSF_EFFECT_TEXT, "batch.sequence");
         open_key(of, bits, "batch.micro");
         open_key(of, bits, "batch.groups");
+        open_key(of, bits, "batch.sequence_groups");
         open_key(of, bits, "zero.reduce");
         list_axes(NULL, of);
         open_key(of, bits, "batch.tile");
@@ -191,6 +192,7 @@ static void list_plan(const struct dsf_session *s, struct dsf_identity *of)
     add(of, DSF_EFFECT_TEXT, "batch.sequence", "%d", plan->sequence);
     add(of, bits, "batch.micro", "%d", plan->micro);
     add(of, bits, "batch.groups", "%d", plan->groups);
+    add(of, bits, "batch.sequence_groups", "%d", plan->sequence_groups);
     add(of, bits, "zero.reduce", "%s", plan->reduce_micro ? "micro" : "step");
     list_axes(&plan->mesh, of);
     add(of, bits, "batch.tile", "%d to a micro-batch", plan->ntiles);
@@ -359,7 +361,7 @@ static const struct {
     { "compress.params", "none" },    { "compress.block", "auto" },
     { "compress.keep", "16384" },     { "compress.error", "none" },
     { "compress.error_beta", "0.8" }, { "compress.error_reset", "1024" },
-    { "compress.node", "0" }
+    { "compress.node", "0" },         { "batch.sequence_groups", "1" }
 };
 
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,

@@ -57,9 +57,11 @@ static int take_open_sizes(const struct dsf_resume *r, struct dsf_session *s,
 {
     const struct dsf_job *was = r->job;
     struct dsf_job_batch batch = s->job->batch;
-    char sets[2][48];
-    const char *const settings[] = { sets[0], sets[1] };
-    int64_t data = s->job->mesh.size[DSF_AXIS_DATA];
+    char sets[3][48];
+    const char *const settings[] = { sets[0], sets[1], sets[2] };
+    const int64_t *mesh = s->job->mesh.size;
+    int64_t data = mesh[DSF_AXIS_DATA], tokens = mesh[DSF_AXIS_SEQUENCE];
+    int64_t token_groups = number_of(r, "batch.sequence_groups", -1);
     int64_t groups = was == NULL             ? -1
                      : was->batch.groups < 0 ? was->mesh.size[DSF_AXIS_DATA]
                                              : was->batch.groups;
@@ -73,9 +75,15 @@ static int take_open_sizes(const struct dsf_resume *r, struct dsf_session *s,
         batch.sequences % (batch.micro * groups) == 0 && groups % data == 0 &&
         is_power_of_two(groups / data)) /* a subtree for each data rank */
         batch.groups = groups;
+    if (batch.sequence_groups < 0 && token_groups > 0 &&
+        token_groups % tokens == 0 &&
+        (data * tokens == 1 || is_power_of_two(token_groups / tokens)))
+        batch.sequence_groups = token_groups;
     set_of(sets[0], sizeof(sets[0]), "batch.micro", batch.micro);
     set_of(sets[1], sizeof(sets[1]), "batch.groups", batch.groups);
-    return dsf_session_set(s, DSF_FOLLOWS, settings, 2, err);
+    set_of(sets[2], sizeof(sets[2]), "batch.sequence_groups",
+           batch.sequence_groups);
+    return dsf_session_set(s, DSF_FOLLOWS, settings, 3, err);
 }
 
 int dsf_resume_find(struct dsf_resume *r, struct dsf_session *s,
@@ -238,6 +246,13 @@ static void say(const struct comparison *c, const struct difference *d)
     else
         dsf_warn("%s: %s in the run, now %s: %s", d->key, d->was, d->now,
                  effect);
+    if (d->counts && strcmp(d->key, "batch.sequence_groups") == 0 &&
+        c->s->job->batch.sequence_groups < 0)
+        dsf_warn("batch.sequence_groups: \"auto\" is mesh.sequence; a run that "
+                 "has batch.sequence_groups = %lld from its start goes on bit "
+                 "for bit on 1 to %lld ranks of a sequence",
+                 (long long)c->s->job->mesh.size[DSF_AXIS_SEQUENCE],
+                 (long long)c->s->job->mesh.size[DSF_AXIS_SEQUENCE]);
     /* With "auto", how many groups there are is a question of the mesh. */
     if (d->counts && strcmp(d->key, "batch.groups") == 0 &&
         c->s->job->batch.groups < 0)

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "plan/stretch.h"
 #include "policies/keys.h"
 #include "tune/evaluate.h"
 
@@ -55,7 +56,7 @@ char *dsf_fit_gradients_text(const struct dsf_setup *s,
     double now, micro;
     char *then, *text;
 
-    if (stage < 2 || plan->nreplicas == 1 || plan->reduce_micro ||
+    if (stage < 2 || dsf_plan_sharers(plan) == 1 || plan->reduce_micro ||
         dsf_plan_passes_gradients(plan))
         return NULL;
     find_gradients(s, m, &now, &micro);

@@ -6,6 +6,7 @@
 #include "config/job_tables.h"
 #include "config/option.h"
 #include "config/when.h"
+#include "plan/stretch.h"
 #include "policies/keys.h"
 
 #include <math.h>
@@ -182,7 +183,7 @@ static const enum dsf_reason reasons[] = {
 static bool is_pointless(const struct dsf_changes *c, enum dsflow_cause cause)
 {
     if (cause == DSFLOW_CAUSE_MOVING)
-        return c->plan->nreplicas < 2;
+        return dsf_plan_sharers(c->plan) < 2;
     return dsf_changes_serial(c) &&
            (cause == DSFLOW_CAUSE_SLOTS || cause == DSFLOW_CAUSE_DISK);
 }

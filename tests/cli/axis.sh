@@ -49,14 +49,14 @@ line "--set: mesh: data: 40000 ranks in all: expected at most 32767" \
 # The plan, as text and as JSON, and the ranks in it: copies are outermost.
 "$dsflow" plan job.toml --set mesh.copies=2 --set mesh.data=2 > out ||
     fault "plan: status $?"
-grep -qx "mesh    data 2 x pipeline 1 x tensor 1 x copies 2: 4 ranks" out ||
+grep -qx "mesh    data 2 x pipeline 1 x tensor 1 x sequence 1 x copies 2: 4 ranks" out ||
     fault "plan: $(grep ^mesh out)"
 "$dsflow" plan job.toml --set mesh.copies=2 --set mesh.data=2 --json |
     tr -d ' \n' > out
-grep -q '"mesh":{"data":2,"pipeline":1,"tensor":1,"copies":2,' out ||
+grep -q '"mesh":{"data":2,"pipeline":1,"tensor":1,"sequence":1,"copies":2,' out ||
     fault "plan --json: $(cut -c 1-200 out)"
 for rank in 0 1 2 3; do
-    grep -q "\"rank\":$rank,[^{]*\"coords\":{\"data\":$((rank % 2)),\"pipeline\":0,\"tensor\":0,\"copies\":$((rank / 2))}" out ||
+    grep -q "\"rank\":$rank,[^{]*\"coords\":{\"data\":$((rank % 2)),\"pipeline\":0,\"tensor\":0,\"sequence\":0,\"copies\":$((rank / 2))}" out ||
         fault "plan --json: where is rank $rank?"
 done
 
@@ -99,7 +99,7 @@ same whole kept
 
 # A trace has a row for each of the ranks, which says where it is.
 "$dsflow" trace tensors --json > out 2> log || fault "trace: $(cat log)"
-tr -d ' \n' < out | grep -q '"mesh":{"data":1,"pipeline":1,"tensor":2,"copies":2}' ||
+tr -d ' \n' < out | grep -q '"mesh":{"data":1,"pipeline":1,"tensor":2,"sequence":1,"copies":2}' ||
     fault "trace --json: $(tr -d ' \n' < out | cut -c 1-300)"
 "$dsflow" trace tensors --paje out 2> log || fault "trace --paje: $(cat log)"
 for rank in 0 1 2 3; do

@@ -121,7 +121,8 @@ run tuned --set model.init=hf --set job.steps=2 --set schedule.warmup=2
 last=
 for policy in $("$dsflow" list policies | awk '{ print $1 }'); do
     "$dsflow" plan job.toml --set mesh.data=2 --set mesh.pipeline=2 \
-        --set mesh.tensor=2 --set zero.stage=3 --set recompute.what=block \
+        --set mesh.tensor=2 --set mesh.sequence=2 --set zero.stage=3 \
+        --set recompute.what=block \
         --set pipeline.strict=true --set offload.optimizer=nvme \
         --set memory.nvme.path=. --set precision.compute=bf16 \
         --set compress.params=int8 --set compress.keep=0 \
@@ -131,7 +132,7 @@ for policy in $("$dsflow" list policies | awk '{ print $1 }'); do
         fault "$policy leaves the graph as it is after $last"
     last=$policy
 done
-grep -q 'label="step, rank 7"' priorities.dot || fault "no box of rank 7"
+grep -q 'label="step, rank 15"' priorities.dot || fault "no box of rank 15"
 "$dsflow" plan job.toml --set precision.compute=bf16 > plan || fault "plan in bf16"
 grep -q '^prepare  *[1-9][0-9]* .*before the first step$' plan || fault "no program prepare: $(cat plan)"
 

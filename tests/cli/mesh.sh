@@ -30,6 +30,17 @@ mesh.data=2 mesh.pipeline=2 pipeline.schedule=interleaved zero.stage=2
 mesh.data=2 batch.order=layer_major zero.stage=3 zero.keep=0
 END
 
+# Ranks that share sequences, for equal groups of tokens.
+tokens="mesh.sequence=4 batch.groups=1 batch.sequence_groups=4"
+on tokens "--executor serial" batch.groups=1 batch.sequence_groups=4
+for sets in "$tokens" "$tokens zero.stage=3 zero.keep=0 recompute.what=block" \
+    "$tokens mesh.pipeline=2 zero.stage=1"; do
+    n=$((n + 1))
+    # shellcheck disable=SC2086
+    on mesh-$n "" $sets
+    same tokens mesh-$n
+done
+
 # What a rank holds is what was planned, to 2 %.
 "$dsflow" run job.toml --set job.output=memory --set mesh.data=2 \
     --set zero.stage=3 --set model.width=256 --set job.steps=4 > out 2> log ||
@@ -45,6 +56,11 @@ on moved --resume mesh.pipeline=2 mesh.data=2 zero.stage=3 job.steps=7 \
     schedule.total=10
 on moved "--resume --executor serial"
 same serial moved
+
+on ring "" batch.groups=1 batch.sequence_groups=4 job.steps=3 schedule.total=10
+on ring --resume $tokens zero.stage=2 job.steps=7 schedule.total=10
+on ring "--resume --executor serial" batch.groups=1
+same tokens ring
 
 # Parts of tensors: other sums, so nearly the same loss, and the same bits for
 # the same number of parts.

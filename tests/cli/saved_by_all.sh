@@ -43,6 +43,7 @@ sets() {
     mesh 2 $(sets mesh.data=2 precision.compute=bf16)
     mesh 3 $(sets mesh.data=3 batch.sequences=6 zero.stage=1 precision.states=int8)
     mesh 4 $(sets mesh.tensor=2 mesh.data=2 zero.stage=2 model.family=llama precision.states=bf16)
+    mesh 2 $(sets mesh.sequence=2 zero.stage=1)
     mkdir disk
     mesh 2 $(sets mesh.pipeline=2 offload.optimizer=nvme memory.nvme.path=disk)
 }

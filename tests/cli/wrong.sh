@@ -57,7 +57,7 @@ wrong 2 "--resume: yes: expected latest-good or changed, or nothing" run job.tom
 for range in some 0:3 3:2 11:12; do
     wrong 2 "--trace=$range: expected FIRST:LAST, steps from 1 to 10, or all" run job.toml --trace=$range
 done
-wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, pipeline, replace, precision, compress, zero, collectives, strict, send, offload, priorities" plan job.toml --until zeroo
+wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, sequence_parallel, pipeline, replace, precision, compress, zero, collectives, strict, send, offload, priorities" plan job.toml --until zeroo
 wrong 2 "list: things: expected tasks, codelets, policies, optimizers, schedules, layouts, segments, axes, formats, plugins, deepspeed or keys" list things
 wrong 2 "checkpoint: burn: expected list, verify, show, export or import" checkpoint burn x
 wrong 2 "none/checkpoints: No such file or directory" checkpoint list none
@@ -155,6 +155,13 @@ wrong 2 "?[2Jx.toml: No such file or directory" run "$(printf '\033[2Jx.toml')"
 # micro-batches.
 set_wrong mesh.pipeline 3 "mesh: pipeline: 3: expected at most 2 stages, as the model has 2 blocks"
 set_wrong mesh.tensor 3 "mesh: tensor: 3: heads, 2, does not split: expected one of 1, 2"
+set_wrong mesh.sequence 5 "mesh: sequence: 5: expected a batch.sequence that is a multiple of 10, not 48, such as 40"
+set_wrong batch.sequence_groups 32 "batch: sequence_groups: 32: expected a batch.sequence that is a multiple of 64, not 48"
+wrong 2 "--set: batch: sequence_groups: 6: expected mesh.sequence, 2, times a power of two" \
+    run job.toml --set mesh.sequence=2 --set batch.sequence_groups=6
+wrong 2 "--set: batch: groups: 2: expected mesh.data, 1, where mesh.sequence is 2 or more" \
+    run job.toml --set mesh.sequence=2 --set batch.groups=2
+set_wrong mesh.sequence_kind heads 'mesh: sequence_kind: "heads": expected auto or keys'
 set_wrong mesh.data 3 "mesh: data: 3: expected a divisor of the 4 micro-batches of a step (batch: sequences / micro)"
 set_wrong mesh.data 0 "mesh: data: 0: expected a whole number, 1 to 1024"
 set_wrong mesh.expert 2 "mesh: expert: unknown key"

@@ -21,6 +21,9 @@
 #define NO_MASTERS "precision.compute=bf16 precision.master=false "
 #define HALVED     "precision.compute=bf16 precision.gradients=bf16 "
 
+/* Few micro-batches and steps, of trials with many ranks. */
+#define FEW " batch.sequences=4 job.steps=2"
+
 /* All units, however small. */
 #define GRADS(format)  "compress.keep=0 compress.gradients=" format " "
 #define NODES(n)       "batch.groups=8 compress.node=" #n " "
@@ -210,6 +213,40 @@ const char *const mesh_trials[] = {
     "mesh.data=2 recompute.what=attention",
     "gpt2 model.context=64 batch.tile=16 model.window=33 " ALL_NVME
     " batch.order=layer_major",
+
+    /* Sequences shared by ranks, from both ends of each. */
+    "gpt2 mesh.sequence=2" FEW,
+    "gpt2 mesh.sequence=2 model.context=64 batch.tile=16 mesh.key_slots=1" FEW,
+    "gpt2 batch.sequence_groups=4 mesh.sequence=2 zero.stage=1" FEW,
+    "gpt2 batch.sequence_groups=4 mesh.sequence=4 zero.stage=3 zero.keep=0" FEW,
+    "llama mesh.sequence=3 model.context=48 zero.stage=2" FEW,
+    "llama mesh.sequence=8 model.context=64 zero.stage=2 zero.reduce=micro" FEW,
+    "llama mesh.sequence=2 mesh.data=2 zero.stage=3 zero.keep=0 "
+    "batch.micro=2 recompute.what=attention" FEW,
+    "llama mesh.sequence=2 mesh.data=3 zero.stage=1 job.steps=2 "
+    "batch.sequences=3 batch.sequence_groups=4",
+    "gpt2 mesh.sequence=4 mesh.pipeline=2 pipeline.schedule=zero_bubble "
+    "recompute.what=block mesh.key_slots=3" FEW,
+    "gpt2 mesh.sequence=2 mesh.pipeline=2 pipeline.schedule=interleaved "
+    "pipeline.strict=true mesh.data=2 zero.stage=2" FEW,
+    "gpt2 mesh.sequence=2 mesh.tensor=2 zero.stage=1" FEW,
+    "llama mesh.sequence=2 mesh.tensor=8 model.context=64 model.layers=2" FEW,
+    "llama mesh.sequence=2 mesh.tensor=2 recompute.what=block "
+    "batch.order=layer_major mesh.data=2 zero.stage=3 zero.keep=0" FEW,
+    "llama mesh.sequence=4 model.tied=true " ALL_CPU FEW,
+    "gpt2 mesh.sequence=2 mesh.data=2 zero.stage=2 " ALL_NVME FEW,
+    "llama mesh.sequence=4 model.context=64 model.window=18 "
+    "model.window_layers=1-3 recompute.what=attention mesh.pipeline=2" FEW,
+    "gpt2 mesh.sequence=2 " GRADS("int8") PARAMS("int8") "zero.stage=3 "
+                                                         "mesh.data=2" FEW,
+    "llama mesh.sequence=2 mesh.pipeline=2 compress.error=fp32 " GRADS(
+        "int8") "batch.sequence_groups=4 zero.stage=1" FEW,
+    "gpt2 mesh.sequence=2 " HALVED "zero.stage=2 mesh.pipeline=2" FEW,
+    "gpt2 " GATED "mesh.sequence=2 zero.stage=1" FEW,
+    "gpt2 mesh.sequence=2 batch.sequence_groups=8 optimizer.kind=lamb "
+    "optimizer.clip=0.0 logits=1 batch.tile=64 model.context=64" FEW,
+    "mixed mesh.sequence=2 mesh.data=2 zero.stage=2 recompute.what=block "
+    "precision.compute=fp16" FEW,
 
     /* With a segment that a plug-in brings. */
     "gpt2 " GATED "mesh.data=2 zero.stage=3 zero.keep=0",
@@ -474,17 +511,22 @@ char *random_trial(struct dice *d, bool on_gpus)
     bool is_llama = roll(d, 2);
     int layers = on_gpus ? 2 : is_llama ? 6 : 4, most = on_gpus ? 4 : 8;
     int data = 1 + roll(d, most), tensor = roll_power(d, 4, most / data);
-    int pipeline = 1 + roll(d, data * tensor > 3 ? 2 : layers);
+    int sequence = roll(d, 3) > 0 ? 1 : roll_power(d, 8, most / data / tensor);
+    int pipeline = 1 + roll(d, data * tensor * sequence > 3 ? 2 : layers);
     int turns = 1 + roll(d, on_gpus ? 3 : 6), micro = 1 + (roll(d, 4) == 0);
     char *text = calloc(1, 1000);
     int at = 0;
 
 #define ADD(...) at += snprintf(text + at, 1000 - (size_t)at, __VA_ARGS__)
-    ADD("%s mesh.data=%d mesh.pipeline=%d mesh.tensor=%d",
-        is_llama ? "llama" : "gpt2", data, pipeline, tensor);
+    ADD("%s mesh.data=%d mesh.pipeline=%d mesh.tensor=%d mesh.sequence=%d",
+        is_llama ? "llama" : "gpt2", data, pipeline, tensor, sequence);
     ADD(" batch.sequences=%d batch.micro=%d batch.groups=%d batch.tile=%s",
-        data * turns * micro, micro, data * roll_power(d, turns, 8),
+        data * turns * micro, micro,
+        data * (sequence > 1 ? 1 : roll_power(d, turns, 8)),
         PICK(d, "16", "32"));
+    if (roll(d, 3) == 0) /* four tokens a stretch */
+        ADD(" batch.sequence_groups=%d mesh.key_slots=%s",
+            sequence < 4 ? 4 : sequence, PICK(d, "1", "3"));
     ADD(" batch.order=%s", PICK(d, "micro_major", "layer_major"));
     if (roll(d, 4) == 0)
         ADD(" batch.in_flight=1");

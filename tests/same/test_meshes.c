@@ -85,6 +85,10 @@ static char *reference_text(const struct trial *of, bool tensor, bool gpu)
                 strcat(strcat(text, " "), of->sets[i]);
     if (strstr(text, "batch.groups=") == NULL)
         sprintf(text + strlen(text), " batch.groups=%d", (int)of->plan->groups);
+    if (strstr(text, "batch.sequence_groups=") == NULL &&
+        of->plan->sequence_groups > 1)
+        sprintf(text + strlen(text), " batch.sequence_groups=%d",
+                (int)of->plan->sequence_groups);
     if (tensor && of->plan->nparts > 1)
         sprintf(text + strlen(text), " mesh.tensor=%d",
                 (int)of->plan->nparts);
@@ -308,11 +312,13 @@ static unsigned add_apart(struct CMUnitTest *tests, unsigned n,
 /* Has a random trial a rank for each process? */
 static bool is_for_all(const char *trial)
 {
-    int data = 1, pipeline = 1, tensor = 1;
+    int data = 1, pipeline = 1, tensor = 1, sequence = 1;
 
-    sscanf(trial, "%*s mesh.data=%d mesh.pipeline=%d mesh.tensor=%d", &data,
-           &pipeline, &tensor);
-    return wire == NULL || data * pipeline * tensor >= wire->nprocesses;
+    sscanf(trial,
+           "%*s mesh.data=%d mesh.pipeline=%d mesh.tensor=%d mesh.sequence=%d",
+           &data, &pipeline, &tensor, &sequence);
+    return wire == NULL ||
+           data * pipeline * tensor * sequence >= wire->nprocesses;
 }
 
 static unsigned add_random(struct CMUnitTest *tests, unsigned n, unsigned i,

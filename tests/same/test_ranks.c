@@ -76,6 +76,9 @@ static void a_task_touches_the_memory_of_its_rank(void **state)
         "recompute.what=attention",
         "llama mesh.tensor=2 mesh.data=2 mesh.pipeline=2 zero.stage=3",
         "gpt2 mesh.tensor=4 mesh.pipeline=2 zero.reduce=micro zero.stage=2",
+        "gpt2 mesh.sequence=4 mesh.data=2 zero.stage=3 zero.keep=0",
+        "llama mesh.sequence=2 mesh.tensor=2 mesh.pipeline=2 zero.stage=1 "
+        "recompute.what=attention",
     };
 
     for (unsigned i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
@@ -380,6 +383,94 @@ static void one_f_one_b_keeps_what_is_left_of_the_pipeline(void **state)
     end_trial(&f);
 }
 
+/* Eight tiles of a rank, in fp32, with half as many heads of keys as of
+ * queries: keys and values are as wide as the model. */
+#define LONG "llama batch.sequences=1 model.context=1024 batch.tile=16 "
+
+static const int sharers[] = { 2, 3, 4, 8 };
+
+/* Bytes that rank `r` receives in a layer in one direction: keys and values, or
+ * sums of their gradients. */
+static double keys_received(const struct trial *t, int r, uint8_t pass,
+                            const struct dsflow_op *op)
+{
+    double bytes = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t->graph); i++) {
+        const struct dsflow_task_spec *task = dsf_nth_task(t->graph, i);
+
+        if (task->op != op || task->rank != r || task->layer != 1 ||
+            task->pass != pass || task->microbatch < 0 ||
+            task->program != DSFLOW_STEP)
+            continue;
+        for (unsigned p = 0; p < task->ndata; p++)
+            bytes += dsf_task_moves(t->graph, task, p);
+    }
+    return bytes;
+}
+
+/* docs/design/0016-sequence.md */
+static void keys_go_once_to_each_rank_that_sees_them(void **state)
+{
+    for (unsigned i = 0; i < sizeof(sharers) / sizeof(*sharers); i++) {
+        const int n = sharers[i], tokens = n == 3 ? 1008 : 1024;
+        char text[200];
+        struct trial t;
+        double stretch;
+
+        snprintf(text, sizeof(text), LONG "mesh.sequence=%d batch.sequence=%d",
+                 n, tokens);
+        plan_trial(&t, text);
+        stretch = (double)tokens / (2 * n) * t.model.dims.width * 4;
+        for (int r = 0; r < n; r++) {
+            const double keys = (2 * n - 2 - r) * stretch;
+
+            assert_true(keys_received(&t, r, DSFLOW_FORWARD, &dsf_op_send) ==
+                        keys);
+            assert_true(keys_received(&t, r, DSFLOW_BACKWARD, &dsf_op_send) ==
+                        keys);
+            assert_true(keys_received(&t, r, DSFLOW_BACKWARD, &dsf_op_reduce) ==
+                        (n - 1 + r) * stretch);
+        }
+        end_trial(&t);
+    }
+}
+
+/* Of those of layers, or of keys that rank `r` has of others and their sums. */
+static double layers_on(const struct trial *t, int r, bool keys)
+{
+    double bytes = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ndata(t->graph); i++) {
+        const struct dsflow_data_spec *d = dsf_nth_data(t->graph, i);
+        const char *ring = d->ring != NULL ? d->ring : "";
+
+        if (d->home == r && (keys ? strcmp(ring, "mesh.key_slots") == 0
+                                  : d->role == DSFLOW_ACTIVATIONS &&
+                                        strcmp(ring, "machine.workers") != 0))
+            bytes += (double)d->bytes;
+    }
+    return bytes;
+}
+
+/* Each rank keeps its part of the activations, and a few tiles of keys and of
+ * their gradients. */
+static void ranks_divide_the_activations_of_a_sequence(void **state)
+{
+    struct trial one, four;
+
+    plan_trial(&one, LONG "batch.sequence_groups=4");
+    plan_trial(&four, LONG "mesh.sequence=4");
+    for (int r = 0; r < 4; r++) {
+        const double part = layers_on(&one, 0, false) / 4;
+
+        assert_true(layers_on(&four, r, false) == part);
+        assert_true(layers_on(&four, r, true) < 0.01 * part);
+    }
+    end_trial(&one);
+    end_trial(&four);
+}
+
 /* What differs between two tasks, apart from their priority; NULL: nothing. */
 static const char *compare_tasks(const struct dsflow_graph *a,
                                  const struct dsflow_task_spec *s,
@@ -600,6 +691,8 @@ int main(void)
         cmocka_unit_test(coded_bytes_are_those_of_the_formula),
         cmocka_unit_test(between_nodes_zero_plus_plus_sends_few_bytes),
         cmocka_unit_test(one_f_one_b_keeps_what_is_left_of_the_pipeline),
+        cmocka_unit_test(keys_go_once_to_each_rank_that_sees_them),
+        cmocka_unit_test(ranks_divide_the_activations_of_a_sequence),
         cmocka_unit_test(a_process_alone_makes_its_part_of_the_whole),
     };
 

@@ -299,6 +299,22 @@ static void batches_that_do_not_fit_are_refused(void **state)
                    "ds.json:1: train_batch_size: 8.5: expected a whole number");
 }
 
+static void ranks_share_sequences(void **state)
+{
+    struct dsf_ds_wish wish = { .ranks = 8 };
+    struct dsf_job job;
+
+    make_job("{" BATCH "\"sequence_parallel_size\": 4}", wish, &job);
+    assert_int_equal(job.mesh.size[DSF_AXIS_SEQUENCE], 4);
+    assert_line("data = 2 ");
+    assert_line("sequence = 4 ");
+    dsf_job_fini(&job);
+    assert_refused("{" BATCH "\"sequence_parallel_size\": 3}", RANKS(4),
+                   "ds.json:1: sequence_parallel_size: -n 4: expected a "
+                   "multiple of 3, tensor ranks times sequence ranks times "
+                   "stages");
+}
+
 static void a_batch_that_is_set_counts(void **state)
 {
     static const char *const all[] = { "batch.sequences=16" };
@@ -780,6 +796,7 @@ int main(void)
         cmocka_unit_test(every_key_that_becomes_another_names_one_there_is),
         cmocka_unit_test(two_of_three_say_what_the_third_is),
         cmocka_unit_test(batches_that_do_not_fit_are_refused),
+        cmocka_unit_test(ranks_share_sequences),
         cmocka_unit_test(a_batch_that_is_set_counts),
         cmocka_unit_test(ranks_are_shared_out_to_all_axes),
         cmocka_unit_test(the_defaults_are_those_of_deepspeed),

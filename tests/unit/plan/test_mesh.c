@@ -4,16 +4,7 @@
 
 #include "lib/test.h"
 
-/* Two axes more: ranks of one replica that share the tokens of each sequence,
- * between data and tensor; and outside of all, ranks that do the same. */
-static const struct dsflow_axis sequence_axis = {
-    .abi = DSFLOW_AXIS_ABI,
-    .name = "sequence",
-    .summary = "ranks that share the tokens of each sequence",
-    .shares = DSFLOW_SHARE_TOKENS,
-    .order = 25,
-    .max = 16,
-};
+/* An axis more: outside of all, ranks that do the same. */
 static const struct dsflow_axis copies_axis = {
     .abi = DSFLOW_AXIS_ABI,
     .name = "copies",
@@ -21,13 +12,12 @@ static const struct dsflow_axis copies_axis = {
     .order = 0,
     .max = 4,
 };
-enum { SEQUENCE = DSF_AXIS_TENSOR + 1, COPIES };
+enum { SEQUENCE = DSF_AXIS_SEQUENCE, COPIES };
 
 static int register_axes(void **state)
 {
     struct dsflow_err err;
 
-    assert_int_equal(dsflow_axis_register(&sequence_axis, &err), DSFLOW_OK);
     assert_int_equal(dsflow_axis_register(&copies_axis, &err), DSFLOW_OK);
     return 0;
 }

@@ -55,6 +55,7 @@ static void policies_stand_behind_the_one_they_name(void **state)
     static const char *const order[] = { "reference",
                                          "recompute",
                                          "tensor_parallel",
+                                         "sequence_parallel",
                                          "pipeline",
                                          "early",
                                          "later",
@@ -78,7 +79,7 @@ static void policies_stand_behind_the_one_they_name(void **state)
     must(dsflow_plugin_add(&plugin_behind_early, "test", &err), &err);
     for (unsigned i = 0; order[i] != NULL; i++)
         assert_string_equal(dsflow_policy_at(i)->name, order[i]);
-    assert_null(dsflow_policy_at(17));
+    assert_null(dsflow_policy_at(18));
 }
 
 /* A schedule that is fine, then a policy that is not. */

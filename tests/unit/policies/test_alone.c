@@ -114,11 +114,12 @@ static void on_one_rank_no_policy_does_anything(void **state)
 /* … and those that know it before they begin hand the graph on. */
 static void what_has_nothing_to_do_hands_the_graph_on(void **state)
 {
-    static const char *const idle[] = { "recompute", "tensor_parallel",
-                                        "replace",   "precision",
-                                        "zero",      "collectives",
-                                        "strict",    "send",
-                                        "offload" };
+    static const char *const idle[] = {
+        "recompute",   "tensor_parallel", "sequence_parallel",
+        "replace",     "precision",       "zero",
+        "collectives", "strict",          "send",
+        "offload",
+    };
     const struct dsflow_policy *policy;
     unsigned found = 0;
     struct trial t;

@@ -1,0 +1,156 @@
+/* test_sequence_parallel.c - each task is on the rank that has its tokens, all
+ * ranks have as much to do, and what they read of each other's stands in a few
+ * buffers. */
+#include "same/trial.h"
+
+#include "graph/task.h"
+#include "plan/stretch.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const meshes[] = {
+    "gpt2 mesh.sequence=2",
+    "gpt2 mesh.sequence=2 batch.sequence_groups=8 batch.micro=2",
+    "llama mesh.sequence=3 model.context=96 batch.tile=16",
+    "llama mesh.sequence=4 mesh.tensor=2 mesh.data=2 mesh.pipeline=2",
+    "gpt2 mesh.sequence=8 recompute.what=attention model.window=5",
+};
+enum { NMESHES = sizeof(meshes) / sizeof(*meshes) };
+
+static int32_t at_of(const struct dsflow_plan *plan,
+                     const struct dsflow_task_spec *t)
+{
+    return dsf_mesh_at(&plan->mesh, t->rank, DSF_AXIS_SEQUENCE);
+}
+
+static void a_task_is_where_its_tokens_are(void **state)
+{
+    for (int i = 0; i < NMESHES; i++) {
+        const struct dsflow_task_spec *task;
+        struct trial t;
+
+        plan_trial_until(&t, meshes[i], "sequence_parallel");
+        for (uint32_t k = 0; (task = dsf_nth_task(t.graph, k)) != NULL; k++)
+            if (task->microbatch >= 0 && task->tile >= 0)
+                assert_int_equal(at_of(t.plan, task),
+                                 dsf_plan_sequence_at(t.plan, task->tile));
+        end_trial(&t);
+    }
+}
+
+/* Tiles are pieces of sequences, and all tokens are in one. */
+static void ranks_have_as_many_pairs_of_tokens(void **state)
+{
+    for (int i = 0; i < NMESHES; i++) {
+        int64_t pairs[8] = { 0 }, tokens = 0;
+        struct trial t;
+
+        plan_trial_until(&t, meshes[i], "sequence_parallel");
+        for (int32_t k = 0; k < t.plan->ntiles; k++) {
+            const struct dsf_tile_rows *tile = &t.plan->tiles[k];
+
+            assert_int_equal(tile->nseq, 1);
+            tokens += tile->rows;
+            for (int32_t row = 0; row < tile->rows; row++)
+                pairs[dsf_plan_sequence_at(t.plan, k)] += tile->pos + row + 1;
+        }
+        assert_int_equal(tokens, t.plan->micro * t.plan->sequence);
+        for (int32_t s = 1; s < t.plan->nsequence; s++)
+            assert_int_equal(pairs[s], pairs[0]);
+        end_trial(&t);
+    }
+}
+
+/* What was written last by a task of another rank of the sequence is read by
+ * what moves data only. */
+static void nothing_far_is_read_but_by_what_moves_it(void **state)
+{
+    for (int i = 0; i < NMESHES; i++) {
+        const struct dsflow_task_spec *task;
+        unsigned nsends = 0;
+        int32_t *writer;
+        struct trial t;
+
+        plan_trial_until(&t, meshes[i], "sequence_parallel");
+        writer = calloc(dsflow_graph_ndata(t.graph), sizeof(*writer));
+        for (uint32_t k = 0; (task = dsf_nth_task(t.graph, k)) != NULL; k++) {
+            nsends += strcmp(task->op->name, "send") == 0;
+            for (unsigned p = 0; p < task->ndata; p++) {
+                const struct dsflow_data_spec *d =
+                    dsflow_graph_data(t.graph, task->data[p]);
+                int32_t *at = &writer[task->data[p].i];
+
+                if (task->microbatch < 0 || d->unit >= 0 || d->persistent)
+                    continue;
+                if (dsflow_task_access(task, p) != DSFLOW_W &&
+                    !task->op->comm && *at != at_of(t.plan, task) + 1)
+                    fail_msg("%s: a task %s of rank %d reads %s of rank %d",
+                             meshes[i], task->op->name,
+                             (int)at_of(t.plan, task), d->name, (int)*at - 1);
+                if (dsflow_task_access(task, p) & DSFLOW_W)
+                    *at = at_of(t.plan, task) + 1;
+            }
+        }
+        assert_true(nsends > 0);
+        free(writer);
+        end_trial(&t);
+    }
+}
+
+static unsigned count(const struct trial *t, const char *key)
+{
+    const struct dsflow_data_spec *d;
+    unsigned n = 0;
+
+    for (uint32_t i = 0; (d = dsf_nth_data(t->graph, i)) != NULL; i++)
+        n += d->ring != NULL && strcmp(d->ring, key) == 0;
+    return n;
+}
+
+/* Forward and back, on each of four ranks; and sums of gradients. */
+static void key_slots_say_how_many_tiles_stand_there(void **state)
+{
+    for (unsigned slots = 1; slots < 4; slots++) {
+        char text[200];
+        struct trial t;
+
+        snprintf(text, sizeof(text),
+                 "gpt2 mesh.sequence=4 model.context=256 mesh.key_slots=%u",
+                 slots);
+        plan_trial_until(&t, text, "sequence_parallel");
+        assert_int_equal(count(&t, "mesh.key_slots"),
+                         4 * 2 * slots + 4 * slots);
+        end_trial(&t);
+    }
+}
+
+/* Without ranks to share them, groups of tokens change nothing but the order of
+ * sums: no task moves anything. */
+static void groups_of_tokens_need_no_ranks(void **state)
+{
+    const struct dsflow_task_spec *task;
+    struct trial t;
+
+    plan_trial(&t, "gpt2 batch.sequence_groups=4");
+    for (uint32_t i = 0; (task = dsf_nth_task(t.graph, i)) != NULL; i++) {
+        assert_int_equal(task->rank, 0);
+        assert_string_not_equal(task->op->name, "send");
+    }
+    end_trial(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_task_is_where_its_tokens_are),
+        cmocka_unit_test(ranks_have_as_many_pairs_of_tokens),
+        cmocka_unit_test(nothing_far_is_read_but_by_what_moves_it),
+        cmocka_unit_test(key_slots_say_how_many_tiles_stand_there),
+        cmocka_unit_test(groups_of_tokens_need_no_ranks),
+    };
+
+    return cmocka_run_group_tests_name("sequence_parallel", tests, NULL, NULL);
+}
