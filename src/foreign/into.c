@@ -109,6 +109,11 @@ static void warn_optimizer(const struct into *x)
     if (is_muon(job)) {
         muon = dsf_job_part(job, dsf_muon_options);
         warn_key(x, "muon.momentum", muon->momentum, x->from->momentum);
+        if (x->from->clips_updates && job->optimizer.clip > 0)
+            dsf_warn("%s: with ZeRO, DeepSpeed clips what Muon has made of "
+                     "gradients: the job clips gradients, and moves further "
+                     "(optimizer.clip = 0 where gradient_clipping was 0)",
+                     x->from->path);
     }
     if (x->nstates == 2) {
         warn_key(x, "optimizer.betas[0]", job->optimizer.betas[0],

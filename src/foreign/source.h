@@ -60,6 +60,7 @@ struct dsf_source {
     double lr;          /* of the last update; NaN: it does not say */
     double betas[2], eps, weight_decay; /* NaN; the decay: of what decays */
     double momentum;    /* of Muon; NaN */
+    bool clips_updates; /* of Muon: not gradients, but what is made of them */
     struct dsf_source_scale scale;
 
     /* How Megatron has query_key_value: rows [3][heads][head] (0),

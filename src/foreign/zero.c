@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* partition_count, a number or one for each group: the largest. */
 static int64_t partitions(const struct dsf_torch_file *file,
@@ -88,6 +89,8 @@ static int find_stage(struct dsf_zero *z, const struct dsf_zero_shards *shards,
         return dsf_torch_fail(shards->files[0], n, err,
                               "stage %lld: expected 0 to 3", (long long)stage);
     z->stage = (int)stage;
+    z->source->clips_updates =
+        stage > 0 && strcasecmp(z->source->optimizer, "muon") == 0;
     return DSFLOW_OK;
 }
 
@@ -113,7 +116,8 @@ static int open_model(struct dsf_zero *z, int model, struct dsflow_err *err)
     return status == DSFLOW_OK ? dsf_zero_numbers(z, err) : status;
 }
 
-/* How tensor ranks share tensors: in the model's file, or in the optimizer's. */
+/* How tensor ranks share tensors: in the model's file, or in the optimizer's.
+ */
 static void find_info(struct dsf_zero *z, const struct dsf_zero_shards *shards)
 {
     static const char key[] = "universal_checkpoint_info";
@@ -191,10 +195,9 @@ static int check_kind(const struct dsf_zero *z, struct dsflow_err *err)
 static int64_t tensor_ranks(const struct dsf_zero *z, int64_t nmodels,
                             const struct dsf_torch_file *file)
 {
-    const struct dsf_torch_node *n =
-        dsf_torch_find(dsf_torch_find(dsf_torch_root(file),
-                                      "checkpoint_parallel_dimensions"),
-                       "tp_degree");
+    const struct dsf_torch_node *n = dsf_torch_find(
+        dsf_torch_find(dsf_torch_root(file), "checkpoint_parallel_dimensions"),
+        "tp_degree");
     int64_t ranks = nmodels;
 
     if (n != NULL && dsf_torch_int(file, n, &ranks, NULL) == DSFLOW_OK)

@@ -55,6 +55,8 @@ for from in llama_muon_plain llama_muon_zero2 llama_muon_zero3; do
     "$dsflow" checkpoint import ds/$from short.toml --set job.output=$from --set optimizer.kind=muon --set muon.momentum=0.9 > log 2> err ||
         fault "$from: $(cat err)"
     grep -q "^dsflow: warning: muon.momentum: 0.9 in the job, and 0.95 in ds/$from/global_step3$" err || fault "$from: $(cat err)"
+    clips=$(grep -c "^dsflow: warning: ds/$from/global_step3: with ZeRO, DeepSpeed clips what Muon has made" err)
+    [ "$clips" -eq "$([ $from = llama_muon_plain ]; echo $?)" ] || fault "$from: $(cat err)"
     for file in params states; do
         cmp llama_muon_plain/checkpoints/step-3/$file.safetensors $from/checkpoints/step-3/$file.safetensors || fault "$from: $file"
     done

@@ -273,6 +273,9 @@ def make(case, name, folder, known, rank, world):
     if case.get("frozen"):
         for n, p in net.named_parameters():
             p.requires_grad = case["frozen"] not in n
+    if case.get("muon"):  # not in 16 bits, which would be another run
+        from deepspeed.runtime.zero.muon import original_muon
+        original_muon.ns_compute_dtype = lambda method="gram": torch.float32
     engine, _, _, _ = deepspeed.initialize(model=net, model_parameters=groups(net, case),
                                            config=settings(case, world))
     losses = []
@@ -354,6 +357,9 @@ def cases(known):
     all["gpt2_pipe_z0_w2"] = (2, dict(stage=0, groups=2, pipeline=True))
     all["gpt2_pipe_z1_w2"] = (2, dict(stage=1, groups=2, pipeline=True))
     for stage in (0, 1, 2, 3):
+        all[f"llama_muon_z{stage}_w{2 if stage else 1}"] = (
+            2 if stage else 1, dict(model="llama", stage=stage, groups=2, muon=True, more={"gradient_clipping": 0},
+                                    zero={"reduce_scatter": False} if stage == 3 else {}))
         all[f"llama_tensor2_z{stage}_w4"] = (4, dict(model="llama", stage=stage, groups=2, tensor=2, kv=2))
     all["qwen2_tensor2_z1_bf16_w4"] = (4, dict(model="qwen2", stage=1, dtype="bf16", tensor=2, kv=2, groups=2))
     all["gpt2_pipe_z1_w4"] = (4, dict(stage=1, groups=2, pipeline=True))
