@@ -6,6 +6,7 @@
 #include "plan/programs.h"
 #include "plan/stretch.h"
 #include "sim/largest.h"
+#include "sim/step_kinds.h"
 #include "sim/traffic_report.h"
 
 #include <math.h>
@@ -302,15 +303,31 @@ static void print_time(const struct dsflow_plan *plan,
     }
 }
 
-/* What is submitted: by name, with its tasks and its time, and when it runs. */
+/* What a step is on average, where there are several kinds of them. */
+static void print_mean(const struct dsflow_plan *plan,
+                       const struct dsflow_graph *g,
+                       const struct dsf_prediction *p, bool timed, FILE *out)
+{
+    const struct dsf_step_kind mean = dsf_step_mean(plan, g, p);
+
+    fprintf(out, "%-26s %8.0f", "mean of a step", mean.tasks);
+    if (timed)
+        fprintf(out, " %12s", dsf_seconds_text(mean.seconds).s);
+    fprintf(out, " %12s  %lld steps\n", dsf_size_text(mean.bytes).s,
+            (long long)mean.steps);
+}
+
+/* What is submitted: by name, with its tasks and its time, and when it runs; of
+ * several kinds of step, what each moves between ranks. */
 static void print_programs(const struct dsflow_plan *plan,
                            const struct dsflow_graph *g,
                            const struct dsf_prediction *p, FILE *out)
 {
     bool timed = p != NULL && p->seconds != NULL;
+    bool several = plan->nprograms > 0;
 
-    fprintf(out, "%-26s %8s%s  runs in\n", "program", "tasks",
-            timed ? "    predicted" : "");
+    fprintf(out, "%-26s %8s%s%s  runs in\n", "program", "tasks",
+            timed ? "    predicted" : "", several ? "      traffic" : "");
     for (unsigned i = 0; i < dsflow_graph_nprograms(g); i++) {
         const char *name = dsflow_graph_program(g, (dsflow_program)i);
         uint32_t first;
@@ -319,10 +336,17 @@ static void print_programs(const struct dsflow_plan *plan,
                 dsflow_graph_program_tasks(g, (dsflow_program)i, &first));
         if (timed)
             fprintf(out, " %12s", dsf_seconds_text(p->seconds[i]).s);
+        if (several)
+            fprintf(out, " %12s",
+                    dsf_size_text(
+                        dsf_step_kind(plan, g, p, (dsflow_program)i).bytes)
+                        .s);
         fputs("  ", out);
         dsf_plan_write_runs(plan, name, out);
         fputc('\n', out);
     }
+    if (several)
+        print_mean(plan, g, p, timed, out);
     fputc('\n', out);
 }
 

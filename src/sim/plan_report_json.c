@@ -4,6 +4,7 @@
 #include "graph/shape_text.h"
 #include "plan/programs.h"
 #include "sim/largest.h"
+#include "sim/step_kinds.h"
 #include "sim/traffic_report.h"
 
 #include <jansson.h>
@@ -239,9 +240,26 @@ static json_t *programs_json(const struct dsflow_plan *plan,
 
         if (p != NULL && p->seconds != NULL)
             json_object_set_new(one, "seconds", json_real(p->seconds[i]));
+        json_object_set_new(
+            one, "bytes",
+            bytes_json(dsf_step_kind(plan, g, p, (dsflow_program)i).bytes));
         json_array_append_new(list, one);
     }
     return list;
+}
+
+/* Over the steps of the job, which may be of several kinds. */
+static json_t *mean_json(const struct dsflow_plan *plan,
+                         const struct dsflow_graph *g,
+                         const struct dsf_prediction *p)
+{
+    const struct dsf_step_kind mean = dsf_step_mean(plan, g, p);
+    json_t *one = json_pack("{s:I, s:f, s:f}", "steps", (json_int_t)mean.steps,
+                            "tasks", mean.tasks, "bytes", mean.bytes);
+
+    if (p != NULL && p->seconds != NULL)
+        json_object_set_new(one, "seconds", json_real(mean.seconds));
+    return one;
 }
 
 int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
@@ -262,6 +280,9 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
     if (facts->on != NULL)
         json_object_set_new(root, "on", json_string(facts->on));
     json_object_set_new(root, "largest", largest_json(g, w));
+    if (plan->nprograms > 0)
+        json_object_set_new(root, "mean",
+                            mean_json(plan, g, facts->prediction));
     json_object_set_new(root, "programs",
                         programs_json(plan, g, facts->prediction));
     if (facts->prediction != NULL)
