@@ -166,10 +166,12 @@ static void compress_cpu(const struct dsflow_call *call)
 {
     const struct dsf_compress_args *a = call->args;
     const float *in = floats(&call->bufs[0], a->from);
-    const struct dsf_scales scales = dsf_coding_scales(&a->coding, in);
+    struct dsf_scales scales;
 
+    if (!a->by_block)
+        scales = dsf_coding_scales(&a->coding, in);
     dsf_coding_encode(
-        &a->coding, &scales, a->at, a->elems, in,
+        &a->coding, a->by_block ? NULL : &scales, a->at, a->elems, in,
         (uint8_t *)call->bufs[1].ptr +
             dsf_coding_bytes(&a->coding, a->out_at, a->at - a->out_at));
 }

@@ -149,7 +149,7 @@ static void lamb_cpu(const struct dsflow_call *call)
         const int64_t to = least(a->at.elems, t->at + t->rows * t->cols);
         struct dsf_lamb_step s = step_of(call, t);
 
-        s.lr = (float)(c->lr * ratio[t->number]);
+        s.lr = (float)(c->lr * (ratio == NULL ? 1 : ratio[t->number]));
         if (!a->copies)
             dsf_lamb_update(&s, part(call, PARAM, from), part(call, M, from),
                             part(call, V, from), (size_t)(to - from));

@@ -94,9 +94,9 @@ DEV const begun &begin(lamb rule, const struct dsflow_control *control,
         rule.begin(*control);
         shared->rule = rule;
         shared->skip = control->skip != 0;
-        for (int i = 0; i < all.n && ratio != nullptr; i++)
-            shared->lr[i] =
-                (float)__dmul_rn(control->lr, ratio[all.v[i].number]);
+        for (int i = 0; i < all.n; i++)
+            shared->lr[i] = (float)__dmul_rn(
+                control->lr, ratio == nullptr ? 1 : ratio[all.v[i].number]);
     }
     __syncthreads();
     return *shared;

@@ -327,3 +327,15 @@ void dsf_error_keep(const struct dsf_error_step *s, const float *x,
 {
     dsf_loops()->error_keep(s, x, sent, error, n);
 }
+
+void dsf_momentum_mean(const struct dsf_momentum_step *s, const float *m,
+                       float *x, size_t n)
+{
+    dsf_loops()->momentum_mean(s, m, x, n);
+}
+
+void dsf_wire1_serve(float scale, const float *x, float *server, float *m,
+                     size_t n)
+{
+    dsf_loops()->wire1_serve(scale, x, server, m, n);
+}

@@ -90,6 +90,10 @@ struct dsf_loops {
                       float *x, size_t n);
     void (*error_keep)(const struct dsf_error_step *s, const float *x,
                        const float *sent, float *error, size_t n);
+    void (*momentum_mean)(const struct dsf_momentum_step *s, const float *m,
+                          float *x, size_t n);
+    void (*wire1_serve)(float scale, const float *x, float *server, float *m,
+                        size_t n);
 
     void (*row_product)(const float *x, const float *w, size_t n, size_t k,
                         float beta, float *y);

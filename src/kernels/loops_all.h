@@ -88,6 +88,8 @@ const struct dsf_loops DSF_LOOPS = {
     .wire1_decode = wire1_decode,
     .error_add = error_add,
     .error_keep = error_keep,
+    .momentum_mean = momentum_mean,
+    .wire1_serve = wire1_serve,
     .row_product = row_product,
     .narrow = { &loops_bf16, &loops_fp16 },
 };

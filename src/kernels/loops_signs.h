@@ -85,4 +85,34 @@ static void error_keep(const struct dsf_error_step *s, const float *x,
     }
 }
 
+/* --- 1-bit Adam --- */
+
+static void momentum_mean(const struct dsf_momentum_step *s, const float *m,
+                          float *x, size_t n)
+{
+    const vf beta = vset(s->beta), rest = vset(s->rest);
+
+    for (size_t i = 0; i < n; i += VW) {
+        size_t k = n - i < VW ? n - i : VW;
+
+        vstore(x + i, vfma_exact(beta, vload(m + i, k), rest * vload(x + i, k)),
+               k);
+    }
+}
+
+static void wire1_serve(float scale, const float *x, float *server, float *m,
+                        size_t n)
+{
+    const vf s = vset(scale);
+
+    for (size_t i = 0; i < n; i += VW) {
+        size_t k = n - i < VW ? n - i : VW;
+        vf y = vload(x + i, k) + vload(server + i, k);
+        vf sent = vnegate(s, vnegative(y));
+
+        vstore(m + i, sent, k);
+        vstore(server + i, y - sent, k);
+    }
+}
+
 #endif

@@ -68,4 +68,15 @@ void dsf_error_add(const struct dsf_error_step *s, const float *error, float *x,
 void dsf_error_keep(const struct dsf_error_step *s, const float *x,
                     const float *sent, float *error, size_t n);
 
+/* x = beta m + rest x: of 1-bit Adam. */
+struct dsf_momentum_step {
+    float beta, rest;
+};
+void dsf_momentum_mean(const struct dsf_momentum_step *s, const float *m,
+                       float *x, size_t n);
+/* With y = x + server: m = y as dsf_wire1_decode has it of this scale, server =
+ * y - m. */
+void dsf_wire1_serve(float scale, const float *x, float *server, float *m,
+                     size_t n);
+
 #endif

@@ -25,6 +25,7 @@
 #include "plan/programs.h"
 #include "plan/stretch.h"
 #include "policies/keys.h"
+#include "policies/onebit.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
 
@@ -106,11 +107,9 @@ static bool code_tensors(struct dsf_coding *coding,
     return coding->ntensors > 0;
 }
 
-bool dsf_compress_gradient(const struct dsf_job *job,
-                           const struct dsf_unit *unit,
-                           struct dsf_coding *coding)
+unsigned dsf_compress_matrices(const struct dsf_unit *unit,
+                               struct dsf_coded_tensor *matrices)
 {
-    struct dsf_coded_tensor matrices[DSF_CODED_TENSORS];
     unsigned n = 0;
 
     for (unsigned i = 0; i < unit->ntensors; i++)
@@ -119,9 +118,27 @@ bool dsf_compress_gradient(const struct dsf_job *job,
                 (struct dsf_coded_tensor){ unit->tensors[i].offset,
                                            unit->tensors[i].rows *
                                                unit->tensors[i].cols };
-    return code(job, dsf_compress_keys(job)->gradients, unit, unit->block,
-                unit->decay, coding) &&
+    return n;
+}
+
+bool dsf_compress_by_tensor(const struct dsf_job *job, const char *format,
+                            const struct dsf_unit *unit, unsigned n,
+                            const struct dsf_coded_tensor *matrices,
+                            struct dsf_coding *coding)
+{
+    return code(job, format, unit, unit->block, unit->decay, coding) &&
            code_tensors(coding, matrices, n);
+}
+
+bool dsf_compress_gradient(const struct dsf_job *job,
+                           const struct dsf_unit *unit,
+                           struct dsf_coding *coding)
+{
+    struct dsf_coded_tensor matrices[DSF_CODED_TENSORS];
+    const unsigned n = dsf_compress_matrices(unit, matrices);
+
+    return dsf_compress_by_tensor(job, dsf_compress_keys(job)->gradients, unit,
+                                  n, matrices, coding);
 }
 
 void dsf_compress_part(const struct dsf_part *part, struct dsf_coding *coding)
@@ -161,6 +178,10 @@ bool dsf_carries_errors(const struct dsf_job *job)
 
 enum dsflow_dtype dsf_error_type(const struct dsf_job *job)
 {
+    const struct dsf_onebit_keys *keys = dsf_onebit_keys(job);
+
+    if (keys != NULL)
+        return dsf_onebit_error_type(keys);
     return dsf_compress_keys(job)->error == DSF_ERROR_INT8 ? DSFLOW_INT8_BLOCK
                                                            : DSFLOW_FP32;
 }
@@ -200,15 +221,24 @@ int32_t dsf_error_group(const struct dsflow_plan *plan, uint16_t kept)
     return kept - dsf_error_kept(plan, 0);
 }
 
-bool dsf_unit_keeps(const struct dsf_job *job, const struct dsf_unit *unit,
-                    const struct dsflow_kept *kept)
+bool dsf_has_errors(const struct dsf_job *job, const struct dsf_model *model,
+                    const struct dsf_unit *unit)
 {
     struct dsf_coding coding;
 
-    return !is_error(kept) || dsf_compress_gradient(job, unit, &coding);
+    if (dsf_onebit_keys(job) != NULL)
+        return dsf_onebit_coding(job, model, unit).ntensors > 0;
+    return dsf_carries_errors(job) && dsf_compress_gradient(job, unit, &coding);
 }
 
-static int keep_errors(struct dsflow_plan *plan, struct dsflow_err *err)
+bool dsf_unit_keeps(const struct dsf_job *job, const struct dsf_model *model,
+                    const struct dsf_unit *unit, const struct dsflow_kept *kept)
+{
+    return !(is_error(kept) || dsf_onebit_keeps(job, kept)) ||
+           dsf_has_errors(job, model, unit);
+}
+
+int dsf_keep_errors(struct dsflow_plan *plan, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
@@ -456,7 +486,7 @@ static int compress_decide(void *part, struct dsflow_plan *plan,
             "none where zero.reduce is micro and the head is tied, as "
             "its gradients are then sent apart",
             err);
-    return keep_errors(plan, err);
+    return dsf_keep_errors(plan, err);
 }
 
 static const char *format_name(const struct dsflow_option *option, unsigned i)
@@ -468,7 +498,9 @@ static const char *format_name(const struct dsflow_option *option, unsigned i)
 }
 
 #define COMPRESS struct dsf_compress_keys
-#define SENT     "compress.gradients != none or compress.params != none"
+#define SENT                                                                   \
+    "compress.gradients != none or compress.params != none or "                \
+    "optimizer.kind = onebit_adam"
 #define CODED    "compress.gradients != none"
 #define CARRIED  "compress.gradients != none and compress.error != none"
 static const struct dsflow_option compress_options[] = {

@@ -20,6 +20,20 @@ bool dsf_compress_gradient(const struct dsf_job *job,
  * `coding` says. Each tensor rank has scales of its own pieces of tensors. */
 void dsf_compress_part(const struct dsf_part *part, struct dsf_coding *coding);
 
+/* The matrices of a unit, at most DSF_CODED_TENSORS, and how many; and how the
+ * unit is sent in a format that has a scale for each of them. */
+unsigned dsf_compress_matrices(const struct dsf_unit *unit,
+                               struct dsf_coded_tensor *matrices);
+bool dsf_compress_by_tensor(const struct dsf_job *job, const char *format,
+                            const struct dsf_unit *unit, unsigned n,
+                            const struct dsf_coded_tensor *matrices,
+                            struct dsf_coding *coding);
+
+/* Has the unit an error for each group? What is kept of them all. */
+bool dsf_has_errors(const struct dsf_job *job, const struct dsf_model *model,
+                    const struct dsf_unit *unit);
+int dsf_keep_errors(struct dsflow_plan *plan, struct dsflow_err *err);
+
 /* What is kept of the error of a group: its number, from 1 on (graph.h: kept),
  * and the type of its numbers. */
 uint16_t dsf_error_kept(const struct dsflow_plan *plan, int32_t group);

@@ -161,7 +161,8 @@ int32_t dsf_error_group(const struct dsflow_plan *plan, uint16_t kept);
 
 /* Is this kept of the unit? Errors are, where its gradient is coded; all else
  * is of all units. */
-bool dsf_unit_keeps(const struct dsf_job *job, const struct dsf_unit *unit,
+bool dsf_unit_keeps(const struct dsf_job *job, const struct dsf_model *model,
+                    const struct dsf_unit *unit,
                     const struct dsflow_kept *kept);
 
 /* The stage of ZeRO; 0 where it is auto as yet. */

@@ -101,7 +101,8 @@ static void add_task(struct dsf_precision *p,
         args.copies = 1;
         t.args = &args;
         /* States that it has not are left out in front of the copy. */
-        for (unsigned i = t.ndata; i < dsf_optimizer_copy_port(t.op); i++)
+        for (unsigned i = dsf_task_nports(&t);
+             i < dsf_optimizer_copy_port(t.op); i++)
             t.without |= 1u << i;
         data[t.ndata++] = copy_of(p, task->data[last]);
     }

@@ -9,8 +9,11 @@
 #include "policies/reference_private.h"
 
 #include "base/alloc.h"
+#include "policies/onebit.h"
 #include "plan/sight.h"
 #include "plan/stretch.h"
+
+#include <dsflow/rewrite.h>
 
 #include <limits.h>
 #include <stdlib.h>
@@ -35,6 +38,13 @@ void dsf_step_emit(struct step *s, const struct dsflow_op *op, const void *args,
                    const dsflow_data_id *data)
 {
     add_task(s, op, args, l, fresh, 0, n, data);
+}
+
+void dsf_step_emit_without(struct step *s, const struct dsflow_op *op,
+                           const void *args, int l, unsigned without,
+                           unsigned n, const dsflow_data_id *data)
+{
+    add_task(s, op, args, l, 0, without, n, data);
 }
 
 /* Stand at `micro_step` of data rank `d`. */
@@ -153,7 +163,8 @@ dsflow_data_id dsf_step_on_port(struct step *s, int l, unsigned i, unsigned p,
     case DSFLOW_FROM_LOSS:
         return s->loss;
     case DSFLOW_FROM_CONTROL:
-        return dsf_is_scaled(&s->scale) && s->program == DSFLOW_STEP
+        return dsf_is_scaled(&s->scale) &&
+                       (s->program == DSFLOW_STEP || s->coded)
                    ? s->control
                    : dsf_no_data();
     default:
@@ -353,7 +364,8 @@ static void head_tile(struct step *s, dsflow_data_id *losses, bool back)
         const int32_t i = t - all.first;
 
         s->loss =
-            back ? dsf_add_named(s->g, &DSF_DOUBLES(1), "loss.m%d.t%d", s->m, i)
+            back ? dsflow_rewrite_named(s->g, &DSF_DOUBLES(1), "loss.m%d.t%d",
+                                        s->m, i)
                  : dsf_add_named(s->g, &DSF_DOUBLES(1), "eval_loss.t%d", i);
         losses[s->m * all.n + i] = s->loss;
         s->pass = DSFLOW_FORWARD;
@@ -431,7 +443,7 @@ static void forward_wave(struct step *s, struct wave wave,
             }
 }
 
-static void train_step(struct step *s)
+static void train_step(struct step *s, dsflow_program program)
 {
     const struct dsflow_plan *plan = s->plan;
     size_t n = (size_t)plan->nmicro * (size_t)dsf_plan_head_tiles(plan).n;
@@ -439,7 +451,8 @@ static void train_step(struct step *s)
     int32_t together = plan->layer_major ? plan->micro_steps : 1;
     dsflow_data_id loss;
 
-    s->program = DSFLOW_STEP;
+    s->program = program;
+    s->coded = program != DSFLOW_STEP;
     stand_aside(s);
     dsf_step_begin_update(s);
     for (int32_t micro_step = 0; micro_step < plan->micro_steps;
@@ -467,6 +480,7 @@ static void eval_step(struct step *s)
     dsflow_data_id *losses = dsf_xcalloc(n, sizeof(*losses));
 
     s->program = dsflow_graph_add_program(s->g, "eval");
+    s->coded = false;
     s->pass = DSFLOW_FORWARD;
     stand_at(s, 0, 0);
     for (int l = -1; l < s->model->layers; l++)
@@ -492,8 +506,10 @@ static int reference_rewrite(const void *part, const struct dsflow_plan *plan,
     s.nstates = dsf_optimizer_nstates(s.optimizer, plan->job);
     s.err = err;
     dsf_step_add_data(&s);
-    train_step(&s);
+    train_step(&s, DSFLOW_STEP);
     eval_step(&s);
+    if (dsf_onebit_keys(plan->job) != NULL)
+        train_step(&s, dsflow_graph_add_program(out, DSF_ONEBIT_PROGRAM));
     dsf_step_free(&s);
     return s.status;
 }
@@ -501,7 +517,9 @@ static int reference_rewrite(const void *part, const struct dsflow_plan *plan,
 static int reference_decide(void *part, struct dsflow_plan *plan,
                             struct dsflow_err *err)
 {
-    return dsf_reference_keep(plan->job, &plan->kept, err);
+    int status = dsf_reference_keep(plan->job, &plan->kept, err);
+
+    return status < 0 ? status : dsf_onebit_decide(plan, err);
 }
 
 const struct dsflow_policy dsf_policy_reference = {

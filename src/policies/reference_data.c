@@ -11,6 +11,7 @@
  * it.
  */
 #include "policies/compress.h"
+#include "policies/onebit.h"
 #include "policies/keys.h"
 #include "policies/reference_private.h"
 
@@ -51,15 +52,15 @@ static void add_gradients(struct step *s, struct gradients *g,
 
 /* What coding takes from the gradient of each group, where it is carried over:
  * with one gradient of a tied unit, there is one error. */
-static void add_errors(struct step *s, struct gradients *g,
+static void add_errors(struct step *s, struct unit_data *d,
                        struct dsflow_data_spec spec,
                        const struct dsf_unit *unit)
 {
     const struct dsflow_plan *plan = s->plan;
-    struct dsf_coding coding;
+    struct gradients *g = &d->grad;
 
-    if (!dsf_carries_errors(plan->job) ||
-        !dsf_compress_gradient(plan->job, unit, &coding))
+    d->server = dsf_no_data();
+    if (!dsf_has_errors(plan->job, plan->model, unit))
         return;
     g->errors = dsf_xcalloc((size_t)dsf_plan_sums(plan), sizeof(*g->errors));
     spec.dtype = (uint8_t)dsf_error_type(plan->job);
@@ -70,6 +71,12 @@ static void add_errors(struct step *s, struct gradients *g,
         g->errors[i] = dsf_add_named(
             s->g, &spec, "%s.%s", plan->kept.v[spec.kept - 1].name, unit->name);
     }
+    spec.kept = dsf_onebit_server(plan);
+    spec.dtype = DSFLOW_FP32;
+    spec.role = DSFLOW_STATES;
+    if (spec.kept != 0)
+        d->server = dsf_add_named(s->g, &spec, "%s.%s",
+                                  plan->kept.v[spec.kept - 1].name, unit->name);
 }
 
 /* Has the unit tensors that the optimizer needs whole? */
@@ -113,7 +120,7 @@ static void add_unit(struct step *s, unsigned u)
     if (s->model->tied && u == 0)
         add_gradients(s, &d->tied, grad, DSF_RING_TIED, DSF_RING_TIED_SUM,
                       unit->name);
-    add_errors(s, &d->grad, grad, unit);
+    add_errors(s, d, grad, unit);
 }
 
 /* --- what segments leave for each other ---------------------------------- */

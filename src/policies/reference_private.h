@@ -24,6 +24,7 @@ struct gradients {
 struct unit_data {
     dsflow_data_id param, square;
     dsflow_data_id *states; /* of the optimizer */
+    dsflow_data_id server;  /* of 1-bit Adam, where the unit is coded */
     struct gradients grad, tied;
 };
 
@@ -51,6 +52,7 @@ struct step {
 
     /* Where the tasks that are being emitted stand. */
     dsflow_program program;
+    bool coded; /* a step of 1-bit Adam that sends momenta */
     uint8_t pass;
     int32_t micro_step, m, t; /* of the replica; micro-batch; tile */
 };
@@ -59,6 +61,11 @@ struct step {
 void dsf_step_emit(struct step *s, const struct dsflow_op *op,
                    const void *args, int l, unsigned fresh, unsigned n,
                    const dsflow_data_id *data);
+
+/* The same without the ports of `without`. */
+void dsf_step_emit_without(struct step *s, const struct dsflow_op *op,
+                           const void *args, int l, unsigned without,
+                           unsigned n, const dsflow_data_id *data);
 
 #define EMIT(s, op, args, l, fresh, ...)                                       \
     dsf_step_emit(                                                             \
@@ -126,6 +133,17 @@ void dsf_step_complete_round_tied(struct step *s, unsigned u);
 void dsf_step_complete(struct step *s, unsigned u);
 void dsf_step_end_update(struct step *s, dsflow_data_id loss);
 void dsf_step_report(struct step *s, dsflow_data_id loss);
+
+/* into = itself, unless it is fresh, and n others. */
+void dsf_step_add(struct step *s, unsigned u, dsflow_data_id into,
+                  const dsflow_data_id *from, int32_t n, bool fresh);
+
+/* reference_onebit.c: in steps of 1-bit Adam that send momenta, the mean of
+ * these, in the gradient of group 0; and what comes of it. `args`: those of the
+ * optimizer. */
+void dsf_onebit_sum(struct step *s, unsigned u);
+void dsf_onebit_update(struct step *s, unsigned u,
+                       struct dsf_update_args *args);
 
 /* The sum of n numbers in a fixed tree of tasks with seven inputs each. */
 dsflow_data_id dsf_step_sum(struct step *s, const dsflow_data_id *in, size_t n);

@@ -13,6 +13,8 @@
 #include "policies/keys.h"
 #include "tasks/lamb.h"
 
+#include <dsflow/rewrite.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,6 +146,11 @@ static void update_unit(struct step *s, unsigned u)
     if (s->status < 0)
         dsf_job_fail(job, s->err, s->status, "optimizer", "kind", "%s: %s",
                      o->name, why.msg);
+    if (s->coded) {
+        dsf_onebit_update(s, u, args);
+        free(args);
+        return;
+    }
     ports = dsf_xcalloc(3 + s->nstates, sizeof(*ports));
     ports[0] = s->control;
     ports[1] = s->plan->reduce_micro ? d->grad.sum : d->grad.of[0];
@@ -156,9 +163,8 @@ static void update_unit(struct step *s, unsigned u)
     free(args);
 }
 
-/* into = itself, unless it is fresh, and n others. */
-static void add(struct step *s, unsigned u, dsflow_data_id into,
-                const dsflow_data_id *from, int32_t n, bool fresh)
+void dsf_step_add(struct step *s, unsigned u, dsflow_data_id into,
+                  const dsflow_data_id *from, int32_t n, bool fresh)
 {
     const struct dsf_unit *unit = &s->model->units[u];
     struct dsf_sum_args args = { .elems = unit->elems };
@@ -224,7 +230,7 @@ static void sum_groups(struct step *s, unsigned u, struct gradients *g)
         feed_back(s, u, g, &coding);
         add_recoded(s, u, g->of, n, &coding);
     } else {
-        add(s, u, g->of[0], g->of + 1, n - 1, false);
+        dsf_step_add(s, u, g->of[0], g->of + 1, n - 1, false);
     }
     memset(g->begun, 0, (size_t)n * sizeof(*g->begun));
 }
@@ -234,7 +240,7 @@ static void add_round(struct step *s, unsigned u, struct gradients *g)
     if (!s->plan->reduce_micro)
         return;
     sum_groups(s, u, g);
-    add(s, u, g->sum, g->of, 1, !g->has_sum);
+    dsf_step_add(s, u, g->sum, g->of, 1, !g->has_sum);
     g->has_sum = true;
 }
 
@@ -253,13 +259,20 @@ static dsflow_data_id whole_gradient(struct step *s, unsigned u)
 {
     struct unit_data *d = &s->units[u];
 
+    if (s->coded) {
+        dsf_onebit_sum(s, u);
+        return d->grad.of[0];
+    }
     if (s->plan->reduce_micro) {
         if (d->tied.of != NULL)
-            add(s, u, d->grad.sum, &d->tied.sum, 1, false);
+            dsf_step_add(s, u, d->grad.sum, &d->tied.sum, 1, false);
         return d->grad.sum;
     }
     for (int32_t i = 0; i < dsf_plan_sums(s->plan) && d->tied.of != NULL; i++)
-        add(s, u, d->grad.of[i], &d->tied.of[i], 1, false);
+        dsf_step_add(s, u, d->grad.of[i], &d->tied.of[i], 1, false);
+    if (d->tied.of != NULL)
+        memset(d->tied.begun, 0,
+               (size_t)dsf_plan_sums(s->plan) * sizeof(*d->tied.begun));
     sum_groups(s, u, &d->grad);
     return d->grad.of[0];
 }
@@ -272,8 +285,8 @@ void dsf_step_complete(struct step *s, unsigned u)
     dsflow_data_id grad = whole_gradient(s, u);
 
     s->pass = DSFLOW_UPDATE;
-    d->square = dsf_add_named(s->g, &DSF_DOUBLES(unit->elems / unit->block),
-                              "square.%s", unit->name);
+    d->square = dsflow_rewrite_named(
+        s->g, &DSF_DOUBLES(unit->elems / unit->block), "square.%s", unit->name);
     EMIT(s, &dsf_op_square, &square, unit->layer, 0, grad, d->square);
     if (!waits(s))
         update_unit(s, u);

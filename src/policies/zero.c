@@ -20,6 +20,7 @@
 #include "policies/zero_private.h"
 
 #include "base/alloc.h"
+#include "policies/onebit.h"
 #include "policies/ring_class.h"
 #include "tasks/tasks.h"
 
@@ -106,7 +107,10 @@ const struct dsf_spread *dsf_zero_spread(struct dsf_zero *z, dsflow_data_id id)
     const struct dsflow_data_spec *spec = dsf_zero_spec(z, id);
 
     if (z->spread[id.i].id == NULL)
-        spread(z, id, spec, z->stage < (spec->role == DSFLOW_PARAMS ? 3 : 1));
+        spread(
+            z, id, spec,
+            z->stage < (spec->role == DSFLOW_PARAMS ? 3 : 1) &&
+                (spec->kept == 0 || spec->kept != dsf_onebit_server(z->plan)));
     return &z->spread[id.i];
 }
 
@@ -334,8 +338,12 @@ static void unit_task(struct dsf_zero *z, const struct dsflow_task_spec *t,
     for (unsigned i = 0; i < t->ndata && how == SHARDS; i++) {
         const struct dsf_spread *s = &z->spread[t->data[i].i];
 
-        if (dsf_task_port(t, i)->slice && s->whole && !s->shards &&
-            dsflow_task_access(t, i) & DSFLOW_W)
+        if (!dsf_task_port(t, i)->slice || !s->whole || s->shards ||
+            !(dsflow_task_access(t, i) & DSFLOW_W))
+            continue;
+        if (t->op == &dsf_op_serve)
+            dsf_zero_gather_signs(z, t, unit, s);
+        else
             dsf_zero_share(z, t, &dsf_op_all_gather, unit, s->id, s->id);
     }
 }

@@ -188,6 +188,7 @@ static void add_terms(struct dsf_zero *z, const struct dsflow_task_spec *t,
 
 void dsf_zero_sum_groups(struct dsf_zero *z, const struct dsflow_task_spec *t)
 {
+    const struct dsf_add_recoded_args *a = t->args;
     const struct dsflow_data_spec *spec = dsf_zero_spec(z, t->data[0]);
     const struct dsf_pieces pieces = dsf_zero_pieces(z, spec);
     struct dsf_spread *s = &z->spread[t->data[0].i];
@@ -197,9 +198,10 @@ void dsf_zero_sum_groups(struct dsf_zero *z, const struct dsflow_task_spec *t)
     first_of_ranks(z, t, first);
     send_terms(z, t, &pieces, &terms);
     dsf_zero_spread_sums(z, t->data[0], first);
+    s->shards |= a->shards != 0;
     for (int32_t d = 0; d < z->data; d++)
         add_terms(z, t, &pieces, &terms, d, s->id[d]);
-    if (z->stage == 0)
+    if (z->stage == 0 && !a->shards)
         dsf_zero_share(z, t, &dsf_op_all_gather, spec, s->id, s->id);
     free(terms.v);
     free(first);
@@ -280,6 +282,41 @@ void dsf_zero_recode(struct dsf_zero *z, const struct dsflow_task_spec *t)
         decompress(z, t, &a->coding, &pieces, shards,
                    dsf_zero_beside(z, copy->home, d),
                    dsf_zero_spread(z, t->data[1])->id[d]);
+    free(shards);
+}
+
+/* All numbers of a block are as large as its scale: no bit is lost. */
+void dsf_zero_gather_signs(struct dsf_zero *z, const struct dsflow_task_spec *t,
+                           const struct dsflow_data_spec *unit,
+                           const struct dsf_spread *s)
+{
+    enum { OUT = 1 };
+    const struct dsf_chunk_args *a = t->args;
+    const struct dsf_pieces pieces = dsf_zero_pieces(z, unit);
+    dsflow_data_id *shards = dsf_xcalloc((size_t)z->data, sizeof(*shards));
+
+    for (int32_t d = 0; d < z->data; d++) {
+        const int64_t at = dsf_pieces_at(&pieces, d);
+        const struct dsf_compress_args args = { .coding = a->coding,
+                                                .elems = dsf_pieces_elems(
+                                                    &pieces, d),
+                                                .at = at,
+                                                .from = at,
+                                                .out_at = at,
+                                                .by_block = 1 };
+        const int32_t rank = dsf_zero_beside(z, unit->home, d);
+
+        if (args.elems == 0)
+            continue;
+        shards[d] = dsf_zero_take_buffer(
+            z, DSF_ZERO_CODED, rank,
+            dsf_coding_bytes(&a->coding, at, args.elems), TURNS);
+        dsf_add_like(z->rw.out, t, &dsf_op_compress, &args, rank, 1u << OUT, 2,
+                     (dsflow_data_id[]){ s->id[d], shards[d] });
+    }
+    for (int32_t d = 0; d < z->data; d++)
+        decompress(z, t, &a->coding, &pieces, shards,
+                   dsf_zero_beside(z, unit->home, d), s->id[d]);
     free(shards);
 }
 

@@ -145,6 +145,10 @@ int32_t dsf_zero_node_runs(const struct dsf_zero *z,
 bool dsf_zero_node_in_rank(const struct dsf_zero *z,
                            const struct dsflow_task_spec *t);
 
+/* What each has a shard of after a task `serve`, on all of them: in 1 bit. */
+void dsf_zero_gather_signs(struct dsf_zero *z, const struct dsflow_task_spec *t,
+                           const struct dsflow_data_spec *unit,
+                           const struct dsf_spread *s);
 /* What becomes of a task `recode`, where ranks have shards of the masters. */
 void dsf_zero_recode(struct dsf_zero *z, const struct dsflow_task_spec *t);
 /* zero_second.c: second copies of parameters, by data of `in`. */

@@ -182,37 +182,35 @@ struct dsf_cast_args {
 #define DSF_MUON_SCALES(X) X(DSF_MUON_SHAPE, "shape") X(DSF_MUON_RMS, "rms")
 enum dsf_muon_scale { DSF_MUON_SCALES(DSF_CHOICE_VALUE) };
 
-/* adam                     { control R, grad R, param RW, m RW, v RW, copy RW? }
- * sgd                      { control R, grad R, param RW, m RW?, copy RW? }
+/* adam                     { control R, grad R, param RW, m RW, v RW, copy RW?
+ * } sgd                      { control R, grad R, param RW, m RW?, copy RW? }
  * lion                     { control R, grad R, param RW, m RW, copy RW? }
  * adagrad                  { control R, grad R, param RW, sum RW, copy RW? }
- * muon                     { control R, grad R, param RW, m RW, v RW, copy RW? }
- *   m of sgd: momentum. copy: the new parameters in bf16 or fp16, rounded to the
- *   nearest, from element copy_at on; copies says that the task has this port.
- *   All: g = grad * control.scale. Elements [0, decay) decay.
- *   adam: Kingma & Ba 2015, algorithm 1; decoupled decay: Loshchilov & Hutter
- *   2019 (AdamW); else L2, g += wd * p; uncorrected: m and v as they are, without
- *   the corrections of control.
- *   sgd: as torch.optim.SGD (L2 decay; m = momentum * m + g).
- *   lion: Chen et al. 2023, algorithm 2.
- *   adagrad: Duchi et al. 2011, diagonal; L2 decay; as torch.optim.Adagrad without
- *   a decay of the rate.
- *   muon: of a matrix of a layer m = mean of g, x = m or, Nesterov's, the mean of
- *   g and m, made orthogonal in `steps` steps (Jordan et al. 2024), p -= lr s x
- *   with s of `scale`, and decoupled decay; v of it stays 0. All else as adam, with
+ * muon                     { control R, grad R, param RW, m RW, v RW, copy RW?
+ * } m of sgd: momentum. copy: the new parameters in bf16 or fp16, rounded to
+ * the nearest, from element copy_at on; copies says that the task has this
+ * port. All: g = grad * control.scale. Elements [0, decay) decay. adam: Kingma
+ * & Ba 2015, algorithm 1; decoupled decay: Loshchilov & Hutter 2019 (AdamW);
+ * else L2, g += wd * p; uncorrected: m and v as they are, without the
+ * corrections of control. sgd: as torch.optim.SGD (L2 decay; m = momentum * m +
+ * g). lion: Chen et al. 2023, algorithm 2. adagrad: Duchi et al. 2011,
+ * diagonal; L2 decay; as torch.optim.Adagrad without a decay of the rate. muon:
+ * of a matrix of a layer m = mean of g, x = m or, Nesterov's, the mean of g and
+ * m, made orthogonal in `steps` steps (Jordan et al. 2024), p -= lr s x with s
+ * of `scale`, and decoupled decay; v of it stays 0. All else as adam, with
  *   decoupled decay and the rate lr adam_rate.
  *
  * lamb_moments             { control R, grad R, param R, m RW, v RW, sums W }
  * lamb_ratio               { ratio W, sums R, ... }       struct dsf_ratio_args
- * lamb                     { control R, ratio R, param RW, m R, v R, copy RW? }
- *   LAMB: You et al. 2020 (arXiv 1904.00962), algorithm 2. m and v become those
+ * lamb                     { control R, ratio R?, param RW, m R, v R, copy RW?
+ * } LAMB: You et al. 2020 (arXiv 1904.00962), algorithm 2. m and v become those
  *   of adam; u = m^ / (sqrt(v^) + eps) + wd p, of m and v corrected. Of each
- *   tensor ratio = |p| / |u|, within its limits, or 1 where one of the two is 0;
- *   p -= lr ratio u.
- *   sums: double[blocks][width], for each block of the unit the sums of p^2 and
- *   u^2 of the numbers that each of its tensors has there: [2 number] and
- *   [2 number + 1]; 0 for the others. So they do not depend on how a unit is cut,
- *   and lamb_ratio adds them block by block. ratio: double[n]. */
+ *   tensor ratio = |p| / |u|, within its limits, or 1 where one of the two is
+ * 0; p -= lr ratio u; without the ratios they are 1. sums:
+ * double[blocks][width], for each block of the unit the sums of p^2 and u^2 of
+ * the numbers that each of its tensors has there: [2 number] and [2 number +
+ * 1]; 0 for the others. So they do not depend on how a unit is cut, and
+ * lamb_ratio adds them block by block. ratio: double[n]. */
 struct dsf_update_args {
     struct dsflow_update_args at;
     double beta1, beta2;
@@ -237,6 +235,7 @@ struct dsf_ratio_args {
 
 #include "tasks/columns_args.h"
 #include "tasks/compress_args.h"
+#include "tasks/onebit_args.h"
 #include "tasks/rows_args.h"
 
 #endif

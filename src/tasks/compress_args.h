@@ -53,6 +53,7 @@ struct dsf_add_recoded_args {
     int64_t
         node; /* so many of them that follow each other are added first, and
                  their sum is coded and decoded again; 0: there is one level */
+    int64_t shards; /* 1: what follows is done on shards of data ranks */
 };
 
 struct dsf_feed_back_args {
@@ -65,6 +66,7 @@ struct dsf_feed_back_args {
 struct dsf_compress_args {
     struct dsf_coding coding;
     int64_t elems, at, from, out_at;
+    int64_t by_block; /* 1: of tensors, too, each block has its own scale */
 };
 
 struct dsf_compressed_args {

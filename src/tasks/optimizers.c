@@ -6,6 +6,7 @@
 #include "tasks/components.h"
 #include "tasks/lamb.h"
 #include "tasks/muon.h"
+#include "tasks/onebit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,6 +50,17 @@ static int fill_lamb(const void *part, const struct dsflow_optimizer_keys *keys,
     return dsf_lamb_check_keys(part, err);
 }
 
+static int fill_onebit(const void *part,
+                       const struct dsflow_optimizer_keys *keys, void *args,
+                       struct dsflow_err *err)
+{
+    struct dsf_update_args *a = args;
+
+    fill(keys, 1, a);
+    a->uncorrected = 1;
+    return DSFLOW_OK;
+}
+
 static int fill_muon(const void *part, const struct dsflow_optimizer_keys *keys,
                      void *args, struct dsflow_err *err)
 {
@@ -66,37 +78,70 @@ static unsigned sgd_states(const void *part,
 #define STATES(...) .states = (const char *const[]){ __VA_ARGS__, NULL }
 
 static const struct dsflow_optimizer optimizers[] = {
-    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "adamw",
+    { .abi = DSFLOW_OPTIMIZER_ABI,
+      .name = "adamw",
       .summary = "Adam with decoupled weight decay",
-      .op = &dsf_op_adam, STATES("m", "v"), .fill = fill_decoupled },
-    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "adam",
+      .op = &dsf_op_adam,
+      STATES("m", "v"),
+      .fill = fill_decoupled },
+    { .abi = DSFLOW_OPTIMIZER_ABI,
+      .name = "adam",
       .summary = "Adam, with weight decay as a part of the gradient",
-      .op = &dsf_op_adam, STATES("m", "v"), .fill = fill_plain },
-    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "sgd",
-      .summary = "gradient descent, with or without (Nesterov's) momentum",
-      .op = &dsf_op_sgd, STATES("m"), .uses_momentum = 1, .nstates = sgd_states,
+      .op = &dsf_op_adam,
+      STATES("m", "v"),
       .fill = fill_plain },
-    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "lion",
+    { .abi = DSFLOW_OPTIMIZER_ABI,
+      .name = "sgd",
+      .summary = "gradient descent, with or without (Nesterov's) momentum",
+      .op = &dsf_op_sgd,
+      STATES("m"),
+      .uses_momentum = 1,
+      .nstates = sgd_states,
+      .fill = fill_plain },
+    { .abi = DSFLOW_OPTIMIZER_ABI,
+      .name = "lion",
       .summary = "Lion: the sign of a mix of gradient and momentum",
-      .op = &dsf_op_lion, STATES("m"), .fill = fill_plain },
-    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "adagrad",
+      .op = &dsf_op_lion,
+      STATES("m"),
+      .fill = fill_plain },
+    { .abi = DSFLOW_OPTIMIZER_ABI,
+      .name = "adagrad",
       .summary = "AdaGrad: the rate falls with the sum of squared gradients",
-      .op = &dsf_op_adagrad, STATES("sum"), .fill = fill_plain },
-    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "lamb",
+      .op = &dsf_op_adagrad,
+      STATES("sum"),
+      .fill = fill_plain },
+    { .abi = DSFLOW_OPTIMIZER_ABI,
+      .name = "lamb",
       .summary = "LAMB: Adam's step of each tensor, as long as its norm says",
-      .op = &dsf_op_lamb, STATES("m", "v"), .fill = fill_lamb,
-      .options = dsf_lamb_options, .part_size = sizeof(struct dsf_lamb_keys) },
-    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "muon",
+      .op = &dsf_op_lamb,
+      STATES("m", "v"),
+      .fill = fill_lamb,
+      .options = dsf_lamb_options,
+      .part_size = sizeof(struct dsf_lamb_keys) },
+    { .abi = DSFLOW_OPTIMIZER_ABI,
+      .name = "muon",
       .summary = "Muon for the matrices of layers, AdamW for the rest",
-      .op = &dsf_op_muon, STATES("m", "v"), .fill = fill_muon,
-      .whole = DSFLOW_WHOLE_MATRICES, .options = dsf_muon_options,
+      .op = &dsf_op_muon,
+      STATES("m", "v"),
+      .fill = fill_muon,
+      .whole = DSFLOW_WHOLE_MATRICES,
+      .options = dsf_muon_options,
       .part_size = sizeof(struct dsf_muon_keys) },
+    { .abi = DSFLOW_OPTIMIZER_ABI,
+      .name = "onebit_adam",
+      .summary = "1-bit Adam: AdamW, and then momenta that are sent in 1 bit",
+      .op = &dsf_op_adam,
+      STATES("m", "v"),
+      .fill = fill_onebit,
+      .options = dsf_onebit_options,
+      .part_size = sizeof(struct dsf_onebit_keys) },
 };
 
-static const void *const builtin[] = { &optimizers[0], &optimizers[1],
-                                       &optimizers[2], &optimizers[3],
-                                       &optimizers[4], &optimizers[5],
-                                       &optimizers[6], NULL };
+static const void *const builtin[] = {
+    &optimizers[0], &optimizers[1], &optimizers[2],
+    &optimizers[3], &optimizers[4], &optimizers[5],
+    &optimizers[6], &optimizers[7], NULL
+};
 
 static unsigned count_states(const struct dsflow_optimizer *o)
 {

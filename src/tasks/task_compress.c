@@ -181,7 +181,7 @@ static int compress_check(const struct dsflow_case *c, struct dsflow_err *err)
     int status =
         dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
 
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK && !a->by_block)
         status = dsf_coding_check_whole(&a->coding, c->op->name, a->at,
                                         a->elems, err);
     if (status == DSFLOW_OK)

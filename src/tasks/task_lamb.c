@@ -186,7 +186,9 @@ static int lamb_check(const struct dsflow_case *c, struct dsflow_err *err)
     const struct dsf_update_args *a = c->args;
     int status = check_args(c, err);
 
-    for (int32_t i = 0; i < a->at.ntensors && status == DSFLOW_OK; i++)
+    for (int32_t i = 0; i < a->at.ntensors && status == DSFLOW_OK &&
+                        c->shapes[RATIO].bytes > 0;
+         i++)
         status = dsf_port_check(c, RATIO, DSFLOW_FP64,
                                 a->at.tensors[i].number + 1, err);
     for (unsigned i = PARAM; i < LAST && status == DSFLOW_OK; i++)
@@ -213,7 +215,8 @@ static void lamb_slice(void *args, int64_t from, int64_t elems,
 DSF_OP(lamb, .summary = "LAMB: new parameters of a unit",
        .direction = DSFLOW_DIR_UPDATE, .update = 1,
        .args_size = sizeof(struct dsf_update_args),
-       DSFLOW_PORTS({ "control", DSFLOW_R }, { "ratio", DSFLOW_R, DSFLOW_FP64 },
+       DSFLOW_PORTS({ "control", DSFLOW_R },
+                    { "ratio", DSFLOW_R, DSFLOW_FP64, .optional = 1 },
                     { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
                     { "m", DSFLOW_R, .slice = DSFLOW_ELEMS },
                     { "v", DSFLOW_R, .slice = DSFLOW_ELEMS },

@@ -187,7 +187,8 @@ static void list_contents(struct dsf_session *s, struct contents *c)
         for (unsigned k = 0; k < kept->n; k++)
             if (kept->v[k].kind == DSFLOW_KEPT_TENSORS &&
                 !kept->v[k].transient &&
-                dsf_unit_keeps(s->job, &s->model.units[u], &kept->v[k]))
+                dsf_unit_keeps(s->job, &s->model, &s->model.units[u],
+                               &kept->v[k]))
                 add_unit(s, c, kept, u, k);
     list_arrays(s, c, kept);
 }

@@ -27,6 +27,9 @@
 /* All units, however small. */
 #define GRADS(format)  "compress.keep=0 compress.gradients=" format " "
 #define NODES(n)       "batch.groups=8 compress.node=" #n " "
+#define ONEBIT                                                                 \
+    "optimizer.kind=onebit_adam onebit_adam.freeze_step=1 optimizer.clip=0.0 " \
+    "compress.keep=0 "
 #define PARAMS(format) "compress.keep=0 compress.params=" format " "
 
 const char *const mesh_trials[] = {
@@ -381,6 +384,17 @@ const char *const mesh_trials[] = {
                           "compress.block=48 precision.compute=fp16 " ALL_CPU,
     "llama " GRADS("int8") "compress.error=fp32 mesh.data=2 zero.reduce=micro "
                            "zero.stage=2 batch.groups=4 model.tied=false",
+    /* Momenta in 1 bit: each data rank averages a shard of them. */
+    "gpt2 " ONEBIT "batch.groups=8 mesh.data=2",
+    "llama " ONEBIT "batch.groups=8 mesh.data=8 model.tied=true",
+    "llama " ONEBIT "onebit_adam.errors=bf16 batch.groups=8 mesh.data=4 "
+    "mesh.pipeline=2 model.tied=true compress.block=48",
+    "gpt2 " ONEBIT "mesh.data=2 precision.compute=bf16 recompute.what=block "
+    "offload.params=cpu offload.gradients=nvme "
+    "offload.activations=cpu",
+    "gpt2 " ONEBIT "mesh.data=3 batch.sequences=12 precision.compute=fp16 "
+    "compress.params=int8",
+
     /* A scale for each tensor of a group. */
     "gpt2 " GRADS("sign") "mesh.data=2 batch.groups=8",
     "llama " GRADS("sign") "compress.error=int8 mesh.data=4 zero.stage=2 "

@@ -46,10 +46,9 @@ static bool on_gpus;
 
 /* Keys that say how sums are grouped, or what is computed at all. */
 static const char *const counts[] = {
-    "batch.groups", "batch.micro", "batch.sequence", "batch.tile",
-    "job.steps",    "model.",      "optimizer.",     "zero.reduce",
-    "precision.",   "shrink.",     "lamb.",          "muon.",
-    "compress.",
+    "batch.groups", "batch.micro", "batch.sequence", "batch.tile", "job.steps",
+    "model.",       "optimizer.",  "zero.reduce",    "precision.", "shrink.",
+    "lamb.",        "muon.",       "onebit_adam.",   "compress.",
 };
 
 /* But for this one, which says where it is read. */

@@ -1,0 +1,129 @@
+/* onebit.c - 1-bit Adam (Tang et al. 2021, arXiv 2102.02888): what is decided
+ * of it, and what of a unit is sent in 1 bit. reference_onebit.c makes the
+ * tasks.
+ */
+#include "policies/onebit.h"
+
+#include "policies/compress.h"
+#include "policies/keys.h"
+#include "tasks/components.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FORMAT "sign"
+#define SERVER "server"
+
+const struct dsf_onebit_keys *dsf_onebit_keys(const struct dsf_job *job)
+{
+    const struct dsflow_optimizer *o =
+        dsflow_optimizer_find(job->optimizer.kind);
+
+    return o != NULL && o->options == dsf_onebit_options
+               ? dsf_job_part(job, o->options)
+               : NULL;
+}
+
+struct dsf_coding dsf_onebit_coding(const struct dsf_job *job,
+                                    const struct dsf_model *model,
+                                    const struct dsf_unit *unit)
+{
+    enum { POSITIONS = 1 };
+    struct dsf_coded_tensor matrices[DSF_CODED_TENSORS];
+    const unsigned n = dsf_compress_matrices(unit, matrices);
+    const int64_t sequence = dsf_plan_sequence(job, model);
+    const struct dsf_coding none = { .block = DSFLOW_WIRE_FORMAT_STEP };
+    struct dsf_coding coding;
+
+    if (unit == model->units && !model->dims.rope && n > POSITIONS &&
+        sequence < model->dims.context)
+        matrices[POSITIONS].elems = sequence * model->dims.width;
+    return dsf_compress_by_tensor(job, FORMAT, unit, n, matrices, &coding)
+               ? coding
+               : none;
+}
+
+uint16_t dsf_onebit_server(const struct dsflow_plan *plan)
+{
+    return dsf_onebit_keys(plan->job) == NULL ? 0
+                                              : dsflow_plan_kept(plan, SERVER);
+}
+
+bool dsf_onebit_keeps(const struct dsf_job *job, const struct dsflow_kept *kept)
+{
+    return dsf_onebit_keys(job) != NULL && strcmp(kept->name, SERVER) == 0;
+}
+
+static int refuse(const struct dsflow_plan *plan, struct dsflow_err *err,
+                  const char *table, const char *key, const char *words)
+{
+    return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, table, key,
+                        "expected %s with optimizer.kind = \"%s\"", words,
+                        plan->job->optimizer.kind);
+}
+
+/* What takes gradients as they are in all steps, or cuts what has one scale. */
+static int check(const struct dsflow_plan *plan, struct dsflow_err *err)
+{
+    const struct dsf_job *job = plan->job;
+    const struct dsf_onebit_keys *keys = dsf_onebit_keys(job);
+
+    if (keys->freeze_step >= job->main.steps)
+        return dsf_job_fail(
+            job, err, DSFLOW_EINVAL, job->optimizer.kind, "freeze_step",
+            "%lld: expected less than job.steps, %lld",
+            (long long)keys->freeze_step, (long long)job->main.steps);
+    if (job->optimizer.clip > 0)
+        return refuse(
+            plan, err, "optimizer", "clip",
+            "0, as no gradient of all groups is there to be measured,");
+    if (dsf_compresses_gradients(job))
+        return refuse(plan, err, "compress", "gradients",
+                      "none, as momenta are sent,");
+    if (plan->reduce_micro)
+        return refuse(plan, err, "zero", "reduce", "step");
+    if (plan->sequence_groups > 1)
+        return refuse(plan, err, "batch", "sequence_groups",
+                      "1, as momenta are of whole sequences,");
+    if (dsf_zero_stage(job) > 0)
+        return refuse(plan, err, "zero", "stage",
+                      "0, as each rank has all momenta,");
+    if (plan->nparts > 1)
+        return refuse(plan, err, "mesh", "tensor",
+                      "1, as tensors have one scale,");
+    if (dsf_offload_keys(job)->home[DSFLOW_STATES] != DSFLOW_DEVICE)
+        return refuse(plan, err, "offload", "optimizer",
+                      "none, as tensors have one scale,");
+    if (dsf_job_states(job) != DSFLOW_FP32)
+        return refuse(plan, err, "precision", "states", "fp32");
+    if (!dsf_keeps_masters(job))
+        return refuse(plan, err, "precision", "master", "true");
+    if (dsf_gradient_type(job) != DSFLOW_FP32)
+        return refuse(plan, err, "precision", "gradients", "fp32");
+    return DSFLOW_OK;
+}
+
+int dsf_onebit_decide(struct dsflow_plan *plan, struct dsflow_err *err)
+{
+    const struct dsf_onebit_keys *keys = dsf_onebit_keys(plan->job);
+    int status;
+
+    if (keys == NULL)
+        return DSFLOW_OK;
+    status = check(plan, err);
+    if (status == DSFLOW_OK)
+        status = dsf_keep_errors(plan, err);
+    if (status == DSFLOW_OK)
+        status = dsflow_plan_keep(plan,
+                                  &DSFLOW_KEPT(.name = SERVER,
+                                               .kind = DSFLOW_KEPT_TENSORS,
+                                               .dtype = DSFLOW_FP32),
+                                  err);
+    if (status == DSFLOW_OK)
+        status = dsflow_plan_add_program(
+            plan,
+            &DSFLOW_PROGRAM_STEPS(.name = DSF_ONEBIT_PROGRAM,
+                                  .first = keys->freeze_step + 1, .every = 1),
+            err);
+    return status;
+}

@@ -1,0 +1,36 @@
+/* onebit.h - 1-bit Adam, for policies that make tasks of it. */
+#ifndef DSF_POLICIES_ONEBIT_H
+#define DSF_POLICIES_ONEBIT_H
+
+#include <stdbool.h>
+
+#include "plan/plan.h"
+#include "tasks/coding.h"
+#include "tasks/onebit.h"
+
+/* The program of steps in which momenta are sent. */
+#define DSF_ONEBIT_PROGRAM "compressed"
+
+/* The keys of 1-bit Adam; NULL: the job has another optimizer. */
+const struct dsf_onebit_keys *dsf_onebit_keys(const struct dsf_job *job);
+
+/* Is this kept of units that are coded, and of no others? */
+bool dsf_onebit_keeps(const struct dsf_job *job,
+                      const struct dsflow_kept *kept);
+
+/* What of the momentum of unit `u` is sent in 1 bit: without tensors, nothing
+ * is. Rows that never have a gradient (positions beyond the sequence) are not:
+ * their errors would grow. */
+struct dsf_coding dsf_onebit_coding(const struct dsf_job *job,
+                                    const struct dsf_model *model,
+                                    const struct dsf_unit *unit);
+
+/* What is kept of it beside the states of Adam, which steps are of the program;
+ * and what does not go with it is refused. */
+int dsf_onebit_decide(struct dsflow_plan *plan, struct dsflow_err *err);
+
+/* What is kept of the errors of those that average the chunks (graph.h: kept):
+ * each data rank has a shard of it, on any stage of ZeRO. 0: there is none. */
+uint16_t dsf_onebit_server(const struct dsflow_plan *plan);
+
+#endif

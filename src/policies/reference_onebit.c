@@ -1,0 +1,124 @@
+/* reference_onebit.c - steps of 1-bit Adam whose second moments are frozen:
+ * each group's momentum is coded as if it were sent, and what all have of their
+ * mean from then on is coded, too, chunk by chunk.
+ */
+#include "policies/reference_private.h"
+
+#include "base/alloc.h"
+#include "policies/compress.h"
+#include "policies/onebit.h"
+#include "tasks/lamb.h"
+
+#include <stdlib.h>
+
+enum { MOMENTUM, SECOND };
+
+/* The momentum of each group, in the place of its gradient: a task of its last
+ * micro-batch, so that it stands where the gradient does. */
+static void feed(struct step *s, unsigned u, const struct dsf_coding *coding)
+{
+    enum { ERROR = 3 };
+    const struct dsf_unit *unit = &s->model->units[u];
+    const struct unit_data *d = &s->units[u];
+    const int32_t each = s->plan->nmicro / s->plan->groups, m = s->m;
+    const struct dsf_momentum_args args = {
+        .coding = *coding,
+        .elems = unit->elems,
+        .groups = s->plan->groups,
+        .beta1 = s->plan->job->optimizer.betas[0]
+    };
+
+    for (int32_t i = 0; i < s->plan->groups; i++) {
+        dsflow_data_id ports[] = { s->control, d->grad.of[i],
+                                   d->states[MOMENTUM],
+                                   d->grad.errors != NULL ? d->grad.errors[i]
+                                                          : dsf_no_data() };
+        const bool coded = d->grad.errors != NULL;
+
+        s->m = (i + 1) * each - 1;
+        dsf_step_emit_without(s, &dsf_op_feed_momentum, &args, unit->layer,
+                              coded ? 0 : 1u << ERROR, ERROR + coded, ports);
+    }
+    s->m = m;
+}
+
+/* The mean of what all send: each data rank has a shard of it. */
+static void sum(struct step *s, unsigned u, const struct dsf_coding *coding)
+{
+    const struct dsf_unit *unit = &s->model->units[u];
+    struct gradients *g = &s->units[u].grad;
+    const struct dsf_add_recoded_args args = { .coding = *coding,
+                                               .elems = unit->elems,
+                                               .shards = 1 };
+
+    if (coding->ntensors > 0)
+        dsf_step_emit(s, &dsf_op_add_recoded, &args, unit->layer, 0,
+                      (unsigned)s->plan->groups, g->of);
+    else
+        dsf_step_add(s, u, g->of[0], g->of + 1, s->plan->groups - 1, false);
+}
+
+void dsf_onebit_sum(struct step *s, unsigned u)
+{
+    const struct dsf_coding coding =
+        dsf_onebit_coding(s->plan->job, s->model, &s->model->units[u]);
+    struct unit_data *d = &s->units[u];
+
+    s->pass = DSFLOW_UPDATE;
+    for (int32_t i = 0; i < s->plan->groups && d->tied.of != NULL; i++)
+        dsf_step_add(s, u, d->grad.of[i], &d->tied.of[i], 1, false);
+    feed(s, u, &coding);
+    sum(s, u, &coding);
+    for (int32_t i = 0; i < s->plan->groups; i++) {
+        d->grad.begun[i] = false;
+        if (d->tied.of != NULL)
+            d->tied.begun[i] = false;
+    }
+}
+
+/* m, from the mean. */
+static void serve(struct step *s, unsigned u)
+{
+    enum { SCALES = 2, SERVER = 3 };
+    const struct dsf_unit *unit = &s->model->units[u];
+    const struct unit_data *d = &s->units[u];
+    const int64_t groups = s->plan->groups;
+    const struct dsf_chunk_args args = { .coding = dsf_onebit_coding(
+                                             s->plan->job, s->model, unit),
+                                         .elems = unit->elems,
+                                         .groups = groups };
+    const struct dsf_chunk_scales_args scale = { args.coding, groups };
+    dsflow_data_id sums, scales;
+
+    if (args.coding.ntensors == 0) {
+        dsf_step_emit_without(s, &dsf_op_serve, &args, unit->layer,
+                              1u << SCALES | 1u << SERVER, 3,
+                              (dsflow_data_id[]){ s->control, d->grad.of[0],
+                                                  d->states[MOMENTUM] });
+        return;
+    }
+    sums = dsf_add_named(s->g, &DSF_DOUBLES(unit->elems / args.coding.block),
+                         "chunks.%s", unit->name);
+    scales = dsf_add_named(s->g, &DSF_DOUBLES(args.coding.ntensors * groups),
+                           "scales.%s", unit->name);
+    EMIT(s, &dsf_op_chunk_squares, &args, unit->layer, 0, d->grad.of[0],
+         d->server, sums);
+    EMIT(s, &dsf_op_chunk_scales, &scale, unit->layer, 0, scales, sums);
+    EMIT(s, &dsf_op_serve, &args, unit->layer, 0, s->control, d->grad.of[0],
+         scales, d->server, d->states[MOMENTUM]);
+}
+
+/* p -= lr (m / (sqrt(v) + eps) + decay p): as LAMB has it, with no ratio. */
+void dsf_onebit_update(struct step *s, unsigned u, struct dsf_update_args *args)
+{
+    enum { RATIO = 1 };
+    const struct unit_data *d = &s->units[u];
+    const struct dsf_unit *unit = &s->model->units[u];
+
+    serve(s, u);
+    args->width = (int32_t)dsf_lamb_width(args->at.ntensors);
+    dsf_step_emit_without(s, &dsf_op_lamb, args, unit->layer, 1u << RATIO, 4,
+                          (dsflow_data_id[]){ s->control, d->param,
+                                              d->states[MOMENTUM],
+                                              d->states[SECOND] });
+}

@@ -1,0 +1,21 @@
+/* onebit.h - what of 1-bit Adam the graph is built with. */
+#ifndef DSF_TASKS_ONEBIT_H
+#define DSF_TASKS_ONEBIT_H
+
+#include <dsflow/option.h>
+
+#include "tasks/args.h"
+
+/* What errors are kept as: name and type. */
+#define DSF_ONEBIT_ERRORS(X) X("fp32", DSFLOW_FP32) X("bf16", DSFLOW_BF16)
+
+/* The table [onebit_adam] of a job. */
+struct dsf_onebit_keys {
+    int64_t freeze_step;
+    int errors; /* position in DSF_ONEBIT_ERRORS */
+};
+extern const struct dsflow_option dsf_onebit_options[];
+
+enum dsflow_dtype dsf_onebit_error_type(const struct dsf_onebit_keys *keys);
+
+#endif

@@ -1,0 +1,317 @@
+/* task_onebit.c - 1-bit Adam: what is sent of a momentum, and what comes of it.
+ * Parameters are then changed by `lamb` without its ratio.
+ */
+#include "tasks/onebit.h"
+#include "tasks/shapes.h"
+#include "tasks/tasks.h"
+
+/* --- keys ----------------------------------------------------------------- */
+
+#define KEYS                    struct dsf_onebit_keys
+#define WITH_ONEBIT             "optimizer.kind = onebit_adam"
+#define TYPE_NAME(name, dtype)  name,
+#define TYPE_VALUE(name, dtype) dtype,
+static const char *const errors[] = { DSF_ONEBIT_ERRORS(TYPE_NAME) NULL };
+
+const struct dsflow_option dsf_onebit_options[] = {
+    DSFLOW_OPTION_INT(KEYS, freeze_step, "100000", 1, INT32_MAX,
+                      "the last step that changes the second moments: from the "
+                      "next one on ranks send each other momenta, in 1 bit",
+                      WITH_ONEBIT),
+    DSFLOW_OPTION_CHOICE(KEYS, errors, "\"fp32\"", errors,
+                         "what is kept of what coding takes, for each group of "
+                         "micro-batches: 4 or 2 bytes a parameter",
+                         WITH_ONEBIT),
+    { 0 },
+};
+
+enum dsflow_dtype dsf_onebit_error_type(const struct dsf_onebit_keys *keys)
+{
+    static const enum dsflow_dtype types[] = { DSF_ONEBIT_ERRORS(TYPE_VALUE) };
+
+    return types[keys->errors];
+}
+
+/* --- chunks --------------------------------------------------------------- */
+
+static int64_t first_block(int64_t blocks, int64_t groups, int64_t chunk)
+{
+    return blocks * chunk / groups;
+}
+
+int64_t dsf_chunk_of(const struct dsf_coding *c, int64_t groups, int64_t at)
+{
+    for (int64_t i = 0; i < c->ntensors; i++) {
+        const struct dsf_coded_tensor *t = &c->tensors[i];
+        const int64_t blocks = t->elems / c->block;
+        int64_t block = (at - t->at) / c->block, chunk;
+
+        if (at < t->at || at >= t->at + t->elems)
+            continue;
+        chunk = block * groups / blocks;
+        while (first_block(blocks, groups, chunk + 1) <= block)
+            chunk++;
+        return i * groups + chunk;
+    }
+    return -1;
+}
+
+int64_t dsf_chunk_elems(const struct dsf_coding *c, int64_t groups,
+                        int64_t chunk)
+{
+    const int64_t blocks = c->tensors[chunk / groups].elems / c->block;
+
+    chunk %= groups;
+    return (first_block(blocks, groups, chunk + 1) -
+            first_block(blocks, groups, chunk)) *
+           c->block;
+}
+
+static int groups_check(const struct dsflow_case *c, int64_t groups,
+                        struct dsflow_err *err)
+{
+    return groups > 0 && groups <= INT32_MAX
+               ? DSFLOW_OK
+               : dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s: %lld groups: expected 1 or more", c->op->name,
+                             (long long)groups);
+}
+
+static bool has(const struct dsflow_case *c, unsigned port)
+{
+    return c->n > port && c->shapes[port].bytes > 0;
+}
+
+static double bytes_of(const struct dsflow_case *c, unsigned port,
+                       int64_t elems)
+{
+    return has(c, port)
+               ? (double)dsflow_dtype_bytes(c->shapes[port].dtype, elems)
+               : 0;
+}
+
+/* --- feed_momentum -------------------------------------------------------- */
+
+enum { CONTROL, GRAD, M, ERROR };
+
+static int feed_momentum_check(const struct dsflow_case *c,
+                               struct dsflow_err *err)
+{
+    const struct dsf_momentum_args *a = c->args;
+    int status = dsf_control_check(c, CONTROL, err);
+
+    if (status == DSFLOW_OK)
+        status = groups_check(c, a->groups, err);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_range_check(c, GRAD, DSFLOW_FP32, a->grad_at, a->elems, err);
+    if (status == DSFLOW_OK)
+        status = dsf_range_check(c, M, DSFLOW_FP32, 0, a->elems, err);
+    if (status < 0 || !has(c, ERROR))
+        return status;
+    status = dsf_coding_check(&a->coding, c->op->name, 0, a->elems, err);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_coding_check_whole(&a->coding, c->op->name, 0, a->elems, err);
+    return status < 0 ? status
+                      : dsf_range_check(c, ERROR,
+                                        c->shapes[ERROR].dtype == DSFLOW_BF16
+                                            ? DSFLOW_BF16
+                                            : DSFLOW_FP32,
+                                        a->error_at, a->elems, err);
+}
+
+static void feed_momentum_cost(const struct dsflow_case *c,
+                               struct dsflow_cost *cost)
+{
+    const int64_t n = ((const struct dsf_momentum_args *)c->args)->elems;
+
+    cost->flops = 6 * (double)n;
+    cost->bytes = 3 * bytes_of(c, GRAD, n) + bytes_of(c, M, n) +
+                  2 * bytes_of(c, ERROR, n);
+}
+
+/* A block coded, decoded, and its errors. */
+static size_t feed_momentum_scratch(const struct dsflow_case *c)
+{
+    const struct dsf_momentum_args *a = c->args;
+
+    return 3 * dsflow_dtype_bytes(DSFLOW_FP32, a->coding.block);
+}
+
+static void feed_momentum_slice(void *args, int64_t from, int64_t elems,
+                                const int64_t *gone)
+{
+    struct dsf_momentum_args *a = args;
+
+    a->elems = elems;
+    if (from < 0)
+        return;
+    a->grad_at += from - gone[GRAD];
+    a->error_at += from - gone[ERROR];
+}
+
+DSF_OP(feed_momentum,
+       .summary = "1-bit Adam: the momentum of a group, with what coding has "
+                  "taken from the last one",
+       .direction = DSFLOW_DIR_UPDATE,
+       .args_size = sizeof(struct dsf_momentum_args),
+       DSFLOW_PORTS({ "control", DSFLOW_R },
+                    { "grad", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                    { "m", DSFLOW_R },
+                    { "error", DSFLOW_RW, .slice = DSFLOW_ELEMS,
+                      .optional = 1 }),
+       .check = feed_momentum_check, .cost = feed_momentum_cost,
+       .scratch = feed_momentum_scratch, .slice = feed_momentum_slice);
+
+/* --- chunk_squares -------------------------------------------------------- */
+
+static int chunk_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_chunk_args *a = c->args;
+    int status =
+        dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
+
+    return status < 0 ? status : groups_check(c, a->groups, err);
+}
+
+static int chunk_squares_check(const struct dsflow_case *c,
+                               struct dsflow_err *err)
+{
+    const struct dsf_chunk_args *a = c->args;
+    int status = chunk_check(c, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_range_check(c, 0, DSFLOW_FP32, a->grad_at, a->elems, err);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_range_check(c, 1, DSFLOW_FP32, a->server_at, a->elems, err);
+    return status < 0 ? status
+                      : dsf_range_check(c, 2, DSFLOW_FP64, 0,
+                                        a->elems / a->coding.block, err);
+}
+
+static void chunk_squares_cost(const struct dsflow_case *c,
+                               struct dsflow_cost *cost)
+{
+    const int64_t n = ((const struct dsf_chunk_args *)c->args)->elems;
+
+    cost->flops = 3 * (double)n;
+    cost->bytes = bytes_of(c, 0, n) + bytes_of(c, 1, n);
+}
+
+static size_t chunk_scratch(const struct dsflow_case *c)
+{
+    const struct dsf_chunk_args *a = c->args;
+
+    return dsflow_dtype_bytes(DSFLOW_FP32, a->coding.block);
+}
+
+static void chunk_squares_slice(void *args, int64_t from, int64_t elems,
+                                const int64_t *gone)
+{
+    struct dsf_chunk_args *a = args;
+
+    a->elems = elems;
+    if (from < 0)
+        return;
+    a->at += from;
+    a->grad_at += from - gone[0];
+    a->server_at += from - gone[1];
+}
+
+DSF_OP(chunk_squares,
+       .summary = "1-bit Adam: the squares of the mean of momenta, block by "
+                  "block",
+       .direction = DSFLOW_DIR_UPDATE,
+       .args_size = sizeof(struct dsf_chunk_args),
+       DSFLOW_PORTS({ "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                    { "server", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                    { "sums", DSFLOW_W, DSFLOW_FP64, DSFLOW_BLOCKS }),
+       .check = chunk_squares_check, .cost = chunk_squares_cost,
+       .scratch = chunk_scratch, .slice = chunk_squares_slice);
+
+/* --- chunk_scales --------------------------------------------------------- */
+
+static int chunk_scales_check(const struct dsflow_case *c,
+                              struct dsflow_err *err)
+{
+    const struct dsf_chunk_scales_args *a = c->args;
+    int status = groups_check(c, a->groups, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_coding_check(&a->coding, c->op->name, 0, 0, err);
+    if (status == DSFLOW_OK)
+        status = dsf_port_check(c, 0, DSFLOW_FP64,
+                                a->coding.ntensors * a->groups, err);
+    for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++)
+        status = dsf_port_check(c, i, DSFLOW_FP64, 1, err);
+    return status;
+}
+
+DSF_OP(chunk_scales, .summary = "1-bit Adam: the scale of each chunk",
+       .direction = DSFLOW_DIR_UPDATE, .comm = DSFLOW_COMM_REDUCE, .repeats = 1,
+       .joins = 1, .args_size = sizeof(struct dsf_chunk_scales_args),
+       DSFLOW_PORTS({ "scales", DSFLOW_W, DSFLOW_FP64 },
+                    { "sums", DSFLOW_R, DSFLOW_FP64 }),
+       .check = chunk_scales_check);
+
+/* --- serve ---------------------------------------------------------------- */
+
+enum { SUM = 1, SCALES, SERVER, MOMENTUM };
+
+static int serve_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_chunk_args *a = c->args;
+    int status = dsf_control_check(c, 0, err);
+
+    if (status == DSFLOW_OK)
+        status =
+            dsf_range_check(c, SUM, DSFLOW_FP32, a->grad_at, a->elems, err);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_range_check(c, MOMENTUM, DSFLOW_FP32, a->m_at, a->elems, err);
+    if (status < 0 || !has(c, SERVER))
+        return status;
+    status = chunk_check(c, err);
+    if (status == DSFLOW_OK)
+        status = dsf_port_check(c, SCALES, DSFLOW_FP64,
+                                a->coding.ntensors * a->groups, err);
+    return status < 0 ? status
+                      : dsf_range_check(c, SERVER, DSFLOW_FP32, a->server_at,
+                                        a->elems, err);
+}
+
+static void serve_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
+{
+    const int64_t n = ((const struct dsf_chunk_args *)c->args)->elems;
+
+    cost->flops = 2 * (double)n;
+    cost->bytes = bytes_of(c, SUM, n) + 2 * bytes_of(c, SERVER, n) +
+                  bytes_of(c, MOMENTUM, n);
+}
+
+static void serve_slice(void *args, int64_t from, int64_t elems,
+                        const int64_t *gone)
+{
+    struct dsf_chunk_args *a = args;
+
+    a->elems = elems;
+    if (from < 0)
+        return;
+    a->at += from;
+    a->grad_at += from - gone[SUM];
+    a->server_at += from - gone[SERVER];
+    a->m_at += from - gone[MOMENTUM];
+}
+
+DSF_OP(serve, .summary = "1-bit Adam: the momentum that all have from here on",
+       .direction = DSFLOW_DIR_UPDATE,
+       .args_size = sizeof(struct dsf_chunk_args),
+       DSFLOW_PORTS({ "control", DSFLOW_R },
+                    { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                    { "scales", DSFLOW_R, DSFLOW_FP64, .optional = 1 },
+                    { "server", DSFLOW_RW, .slice = DSFLOW_ELEMS,
+                      .optional = 1 },
+                    { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS }),
+       .check = serve_check, .cost = serve_cost, .slice = serve_slice);

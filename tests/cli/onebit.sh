@@ -1,0 +1,56 @@
+# onebit.sh - 1-bit Adam: the same numbers on any mesh, and through stops in steps of
+# each kind; the kinds of step in the plan; what does not go with it.
+. "${srcdir:-.}/tests/cli/lib.sh"
+
+one="--set optimizer.kind=onebit_adam --set optimizer.clip=0.0 --set batch.groups=4
+    --set compress.keep=0 --set onebit_adam.freeze_step=4"
+for errors in fp32 bf16; do
+    set="$one --set onebit_adam.errors=$errors"
+    run $errors $set --executor serial
+    run all $set --set mesh.data=4 --set checkpoint.every=1 --set checkpoint.keep=20
+    same $errors all
+    # A stop before the freeze, at it, and behind it; and another mesh.
+    for stop in 3 4 5 8; do
+        mkdir -p part/checkpoints
+        cp all/job.toml part 2> /dev/null
+        cp -r all/checkpoints/step-$stop part/checkpoints
+        echo step-$stop > part/checkpoints/latest
+        run part $set --set mesh.data=2 --set mesh.pipeline=2 --resume
+        same $errors part
+        rm -r part
+    done
+    rm -r all
+done
+cmp -s fp32/checkpoints/step-10/params.safetensors \
+    bf16/checkpoints/step-10/params.safetensors &&
+    fault "errors in bf16 change nothing"
+
+# Other groups have other errors.
+run fp32 $one --set batch.groups=2 --set job.steps=11 --resume=changed
+grep -q "has not all errors of 2 groups of micro-batches: they begin as zeroes" log ||
+    fault "errors of other groups: $(cat log)"
+
+# Kinds of step, and the mean of what they move.
+"$dsflow" plan job.toml $one --set mesh.data=4 > plan 2> err || fault "no plan: $(cat err)"
+grep -q "^step .* all other steps" plan && grep -q "^compressed .* steps 5, 6, …" plan ||
+    fault "kinds of step: $(cat plan)"
+grep -q "^mean of a step .* 10 steps" plan || fault "no mean: $(cat plan)"
+"$dsflow" plan job.toml $one --set mesh.data=4 --json > plan.json 2> err ||
+    fault "no plan: $(cat err)"
+grep -q '"mean": {' plan.json || fault "no mean: $(cat plan.json)"
+
+# no KEY=VALUE MESSAGE: this does not go with it.
+no() {
+    "$dsflow" plan job.toml $one --set "$1" > out 2> err
+    [ $? -eq 2 ] && [ "$(said)" = "dsflow: --set: $2" ] || fault "$1: $(cat err)"
+}
+with='with optimizer.kind = "onebit_adam"'
+no optimizer.clip=1.0 "optimizer: clip: expected 0, as no gradient of all groups is there to be measured, $with"
+no onebit_adam.freeze_step=10 "onebit_adam: freeze_step: 10: expected less than job.steps, 10"
+no compress.gradients=int8 "compress: gradients: expected none, as momenta are sent, $with"
+no zero.stage=1 "zero: stage: expected 0, as each rank has all momenta, $with"
+no mesh.tensor=2 "mesh: tensor: expected 1, as tensors have one scale, $with"
+no offload.optimizer=cpu "offload: optimizer: expected none, as tensors have one scale, $with"
+no precision.states=bf16 "precision: states: expected fp32 $with"
+no zero.reduce=micro "zero: reduce: expected step $with"
+finish

@@ -1,0 +1,312 @@
+/* test_onebit.c - 1-bit Adam, task by task, next to what DeepSpeed's makes of
+ * the same gradients (tests/reference/onebit/make.py), through the step at
+ * which the second moments freeze; and the same bits on shards and with every
+ * set of instructions. */
+#include "lib/test.h"
+
+#include "codelets/codelets.h"
+#include "kernels/loops.h"
+#include "tasks/tasks.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 128, STEPS = 300, FREEZE = 100, MOST = 8, BLOCK = 16 };
+
+static struct model {
+    float p[N], m[N], v[N], error[MOST][N], server[N];
+} got, first;
+static float grad[MOST][N];
+static _Alignas(64) float scratch[4096];
+
+/* As the script has them. */
+static double gradient(int worker, int step, int i)
+{
+    double g =
+        sin(0.37 * (i + 1) * (1 + step % 13) + 1.7 * worker + 0.11 * step);
+
+    return (double)(float)(g * (0.5 + i % 7) / 7);
+}
+
+static void begin(struct model *x)
+{
+    memset(x, 0, sizeof(*x));
+    for (int i = 0; i < N; i++)
+        x->p[i] = (float)(0.1 * cos(1.3 * i));
+}
+
+static struct dsflow_buf floats(float *v)
+{
+    return (struct dsflow_buf){ v, N * 4, N, DSFLOW_FP32 };
+}
+
+static struct dsflow_buf doubles(double *v, int64_t n)
+{
+    return (struct dsflow_buf){ v, (size_t)n * 8, n, DSFLOW_FP64 };
+}
+
+/* As an executor would: checked, with the scratch that it asks for. */
+static void run(const struct dsflow_codelet *codelet, const void *args,
+                unsigned n, const struct dsflow_buf *bufs)
+{
+    struct dsflow_shape shapes[MOST + 1] = { { 0 } };
+    const struct dsflow_case c = { codelet->op, shapes, n, args };
+    struct dsflow_err err;
+
+    for (unsigned i = 0; i < n; i++)
+        if (bufs[i].ptr != NULL)
+            shapes[i] = dsflow_shape_of(bufs[i].dtype, bufs[i].elems);
+    if (codelet->op->check(&c, &err) < 0)
+        fail_msg("%s", err.msg);
+    if (codelet->op->scratch != NULL)
+        assert_true(codelet->op->scratch(&c) <= sizeof(scratch));
+    codelet->cpu(&(struct dsflow_call){
+        .bufs = bufs, .nbufs = n, .args = args, .scratch = scratch });
+}
+
+static struct dsf_update_args update_args(void)
+{
+    return (struct dsf_update_args){
+        .at = { .elems = N,
+                .decay = N,
+                .block = N,
+                .ntensors = 1,
+                .tensors = { { .rows = 1, .cols = N, .decays = 1 } } },
+        .beta1 = 0.9,
+        .beta2 = 0.99,
+        .eps = 1e-6f,
+        .weight_decay = 0.01f,
+        .decoupled = 1,
+        .uncorrected = 1,
+        .width = 2
+    };
+}
+
+static struct dsf_coding coding(void)
+{
+    struct dsf_coding c = { .format = "sign", .block = BLOCK, .coded = N };
+
+    dsf_coding_by_tensor(&c, 1, &(struct dsf_coded_tensor){ 0, N });
+    return c;
+}
+
+/* A step of `workers`; what is served in `shards` pieces. */
+static void step(struct model *x, int workers, int number, int shards)
+{
+    struct dsflow_control control = {
+        .step = number, .lr = 1e-3, .scale = 1, .loss_scale = 1
+    };
+    const struct dsflow_buf c = { &control, sizeof(control), sizeof(control),
+                                  DSFLOW_BYTES };
+    const struct dsf_update_args update = update_args();
+    const struct dsf_coding code = coding();
+    const struct dsf_momentum_args feed = {
+        .coding = code, .elems = N, .groups = workers, .beta1 = 0.9
+    };
+    const struct dsf_add_recoded_args add = { .coding = code, .elems = N };
+    const struct dsf_chunk_scales_args scale = { code, workers };
+    struct dsflow_buf sums[MOST], parts[MOST + 1];
+    double squares[N / BLOCK], scales[MOST];
+
+    for (int w = 0; w < workers; w++)
+        for (int i = 0; i < N; i++)
+            grad[w][i] = (float)(gradient(w, number, i) / workers);
+    if (number <= FREEZE) {
+        for (int i = 0; i < N; i++)
+            for (int w = 1; w < workers; w++)
+                grad[0][i] += grad[w][i];
+        run(&dsf_codelet_adam, &update, 5,
+            (struct dsflow_buf[]){ c, floats(grad[0]), floats(x->p),
+                                   floats(x->m), floats(x->v) });
+        return;
+    }
+    for (int w = 0; w < workers; w++) {
+        run(&dsf_codelet_feed_momentum, &feed, 4,
+            (struct dsflow_buf[]){ c, floats(grad[w]), floats(x->m),
+                                   floats(x->error[w]) });
+        sums[w] = floats(grad[w]);
+    }
+    run(&dsf_codelet_add_recoded, &add, (unsigned)workers, sums);
+    parts[0] = doubles(scales, workers);
+    for (int s = 0; s < shards; s++) {
+        const int64_t from = N / shards * s, elems = N / shards;
+        struct dsf_chunk_args a = { .coding = code,
+                                    .elems = N,
+                                    .groups = workers };
+
+        dsf_op_chunk_squares.slice(&a, from, elems,
+                                   (const int64_t[]){ 0, 0, from / BLOCK });
+        parts[1 + s] = doubles(squares + from / BLOCK, elems / BLOCK);
+        run(&dsf_codelet_chunk_squares, &a, 3,
+            (struct dsflow_buf[]){ floats(grad[0]), floats(x->server),
+                                   parts[1 + s] });
+    }
+    run(&dsf_codelet_chunk_scales, &scale, 1 + (unsigned)shards, parts);
+    for (int s = 0; s < shards; s++) {
+        struct dsf_chunk_args a = { .coding = code,
+                                    .elems = N,
+                                    .groups = workers };
+
+        dsf_op_serve.slice(&a, N / shards * s, N / shards,
+                           (const int64_t[]){ 0, 0, 0, 0, 0 });
+        run(&dsf_codelet_serve, &a, 5,
+            (struct dsflow_buf[]){ c, floats(grad[0]), parts[0],
+                                   floats(x->server), floats(x->m) });
+    }
+    run(&dsf_codelet_lamb, &update, 5,
+        (struct dsflow_buf[]){
+            c, { 0 }, floats(x->p), floats(x->m), floats(x->v) });
+}
+
+static void train(struct model *x, int workers, int shards)
+{
+    begin(x);
+    for (int i = 1; i <= STEPS; i++)
+        step(x, workers, i, shards);
+}
+
+static FILE *known(void)
+{
+    const char *src = getenv("srcdir");
+    char path[600];
+    FILE *in;
+
+    snprintf(path, sizeof(path), "%s/tests/reference/onebit/adam.txt",
+             src != NULL ? src : ".");
+    in = fopen(path, "r");
+    assert_non_null(in);
+    return in;
+}
+
+/* The next numbers of the file are these, times `by`. */
+static void compare(FILE *in, int workers, const char *what, const float *v,
+                    double by)
+{
+    char name[20];
+    double x;
+    int size;
+
+    assert_int_equal(fscanf(in, "%d %19s", &size, name), 2);
+    assert_int_equal(size, workers);
+    assert_string_equal(name, what);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(fscanf(in, "%lf", &x), 1);
+        if (!(fabs(x - (double)v[i] * by) <= 1e-6))
+            fail_msg("%d workers: %s[%d]: %.9g: expected %.9g", workers, what,
+                     i, (double)v[i] * by, x);
+    }
+}
+
+/* An error is that of the share that a worker has of the mean. */
+static void numbers_are_those_of_deepspeed(void **state)
+{
+    FILE *in = known();
+
+    for (int workers = 2; workers <= MOST; workers *= 2) {
+        train(&got, workers, 1);
+        compare(in, workers, "p", got.p, 1);
+        compare(in, workers, "m", got.m, 1);
+        compare(in, workers, "v", got.v, 1);
+        for (int w = 0; w < workers; w++)
+            compare(in, workers, "error", got.error[w], workers);
+        compare(in, workers, "server", got.server, 1);
+    }
+    fclose(in);
+}
+
+static void shards_have_the_bits_of_the_whole(void **state)
+{
+    for (int workers = 1; workers <= MOST; workers *= 2) {
+        train(&first, workers, 1);
+        for (int shards = 2; shards <= 8; shards *= 2) {
+            train(&got, workers, shards);
+            assert_memory_equal(&got, &first, sizeof(got));
+        }
+    }
+}
+
+static void all_instructions_give_the_same_bits(void **state)
+{
+    static const char *const isas[] = { "portable", "avx2", "avx512",
+                                        "avx512_bf16" };
+    const struct dsf_loops *own = dsf_loops();
+
+    train(&first, 4, 1);
+    for (size_t i = 0; i < 4; i++) {
+        if (dsf_loops_find(isas[i]) == NULL)
+            continue;
+        dsf_loops_use(dsf_loops_find(isas[i]));
+        train(&got, 4, 1);
+        assert_memory_equal(&got, &first, sizeof(got));
+    }
+    dsf_loops_use(own);
+}
+
+/* A step that is skipped leaves what all have; so does a number that is none
+ * with its worker's error. */
+static void what_is_skipped_changes_nothing(void **state)
+{
+    struct dsflow_control control = {
+        .lr = 1, .scale = 1, .loss_scale = 1, .skip = DSFLOW_SKIP_STEP
+    };
+    const struct dsflow_buf c = { &control, sizeof(control), sizeof(control),
+                                  DSFLOW_BYTES };
+    const struct dsf_chunk_args a = { .coding = coding(),
+                                      .elems = N,
+                                      .groups = 1 };
+    const struct dsf_momentum_args feed = {
+        .coding = coding(), .elems = N, .groups = 1, .beta1 = 0.9
+    };
+    double scale = 3;
+
+    train(&first, 2, 1);
+    got = first;
+    run(&dsf_codelet_serve, &a, 5,
+        (struct dsflow_buf[]){ c, floats(grad[0]), doubles(&scale, 1),
+                               floats(got.server), floats(got.m) });
+    assert_memory_equal(&got, &first, sizeof(got));
+    grad[0][7] = INFINITY;
+    run(&dsf_codelet_feed_momentum, &feed, 4,
+        (struct dsflow_buf[]){ c, floats(grad[0]), floats(got.m),
+                               floats(got.error[0]) });
+    assert_memory_equal(&got, &first, sizeof(got));
+    assert_true(isinf(grad[0][7]));
+}
+
+/* Each block is of one chunk, and chunks are as equal as blocks allow. */
+static void chunks_are_whole_blocks(void **state)
+{
+    struct dsf_coding c = { .format = "sign", .block = BLOCK, .coded = 320 };
+    const struct dsf_coded_tensor of[] = { { 0, 96 }, { 112, 160 } };
+    int64_t elems[6] = { 0 };
+
+    dsf_coding_by_tensor(&c, 2, of);
+    for (int64_t at = 0; at < 320; at += BLOCK) {
+        int64_t chunk = dsf_chunk_of(&c, 3, at);
+
+        assert_int_equal(chunk >= 0, at < 96 || (at >= 112 && at < 272));
+        if (chunk >= 0)
+            elems[chunk] += BLOCK;
+    }
+    for (int64_t k = 0; k < 6; k++)
+        assert_int_equal(elems[k], dsf_chunk_elems(&c, 3, k));
+    assert_int_equal(elems[0], 32);
+    assert_int_equal(elems[3], 48);
+    assert_int_equal(elems[5], 64);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_those_of_deepspeed),
+        cmocka_unit_test(shards_have_the_bits_of_the_whole),
+        cmocka_unit_test(all_instructions_give_the_same_bits),
+        cmocka_unit_test(what_is_skipped_changes_nothing),
+        cmocka_unit_test(chunks_are_whole_blocks),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,151 @@
+/* test_onebit_plan.c - 1-bit Adam in graphs: which steps are of which kind,
+ * what ranks read of each other in each, and what is not coded. */
+#include "tests/same/trial.h"
+
+#include "policies/onebit.h"
+#include "sim/step_kinds.h"
+#include "tasks/tasks.h"
+
+#include "lib/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ONEBIT                                                                 \
+    "optimizer.kind=onebit_adam optimizer.clip=0.0 compress.keep=0 "           \
+    "job.steps=20 onebit_adam.freeze_step=3 "
+
+static void plan_one(struct trial *t, const char *keys, const char *until)
+{
+    char text[400];
+
+    snprintf(text, sizeof(text), "gpt2 " ONEBIT "%s", keys);
+    plan_trial_until(t, text, until);
+}
+
+/* What the ranks read in a step of a program. */
+static struct dsf_step_kind kind(const struct trial *t, const char *name)
+{
+    dsflow_program program;
+
+    assert_true(dsflow_graph_find_program(t->graph, name, &program));
+    return dsf_step_kind(t->plan, t->graph, NULL, program);
+}
+
+static void the_second_moment_is_frozen_after_its_step(void **state)
+{
+    struct trial t;
+
+    plan_one(&t, "mesh.data=2 batch.groups=2", "reference");
+    for (int64_t step = 1; step <= 20; step++)
+        assert_string_equal(dsflow_plan_program_of(t.plan, step),
+                            step <= 3 ? "step" : DSF_ONEBIT_PROGRAM);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
+        const struct dsflow_task_spec *k =
+            dsflow_graph_task(t.graph, (dsflow_task_id){ i });
+
+        if (k->op == &dsf_op_adam)
+            assert_int_equal(k->program, DSFLOW_STEP);
+        if (k->op == &dsf_op_lamb || k->op == &dsf_op_feed_momentum)
+            assert_string_equal(dsflow_graph_program(t.graph, k->program),
+                                DSF_ONEBIT_PROGRAM);
+    }
+    end_trial(&t);
+}
+
+/* Numbers that go in 1 bit, and the others. */
+static void count(const struct trial *t, int64_t *coded, int64_t *dense)
+{
+    *coded = *dense = 0;
+    for (unsigned u = 0; u < t->model.nunits; u++) {
+        struct dsf_coding c =
+            dsf_onebit_coding(&t->job, &t->model, &t->model.units[u]);
+
+        *dense += t->model.units[u].elems;
+        for (int64_t i = 0; i < c.ntensors; i++)
+            *coded += c.tensors[i].elems;
+    }
+    *dense -= *coded;
+}
+
+/* Each of N ranks reads, of each number, (N - 1) / N twice: once from each of
+ * the others, and once what the others have served. In fp32 as much. A block of
+ * 1024 is 132 bytes. */
+static void bytes_are_those_of_the_formula(void **state)
+{
+    for (int n = 2; n <= 8; n *= 2) {
+        struct trial t;
+        char keys[200];
+        int64_t coded, dense;
+        double expected, got;
+
+        snprintf(keys, sizeof(keys),
+                 "mesh.data=%d batch.groups=%d "
+                 "batch.sequences=8 model.width=128 model.layers=2",
+                 n, n);
+        plan_one(&t, keys, "send");
+        count(&t, &coded, &dense);
+        assert_true(coded > 9 * dense);
+        expected =
+            2.0 * (n - 1) * ((double)coded / 1024 * 132 + 4 * (double)dense);
+        got = kind(&t, DSF_ONEBIT_PROGRAM).bytes;
+        if (fabs(got - expected) > 0.02 * expected)
+            fail_msg("%d ranks: %.0f bytes: expected %.0f", n, got, expected);
+        expected = 8.0 * (n - 1) * (double)(coded + dense);
+        got = kind(&t, "step").bytes;
+        assert_true(fabs(got - expected) < 0.02 * expected);
+        end_trial(&t);
+    }
+}
+
+static void the_mean_is_that_of_all_steps(void **state)
+{
+    struct dsf_step_kind warm, cold, mean;
+    struct trial t;
+
+    plan_one(&t, "mesh.data=2 batch.groups=2", "send");
+    warm = kind(&t, "step");
+    cold = kind(&t, DSF_ONEBIT_PROGRAM);
+    mean = dsf_step_mean(t.plan, t.graph, NULL);
+    assert_int_equal(warm.steps, 3);
+    assert_int_equal(cold.steps, 17);
+    assert_int_equal(mean.steps, 20);
+    assert_true(fabs(mean.bytes - (3 * warm.bytes + 17 * cold.bytes) / 20) < 1);
+    assert_true(fabs(mean.tasks - (3 * warm.tasks + 17 * cold.tasks) / 20) <
+                1e-6);
+    assert_int_equal(kind(&t, "eval").steps, 0);
+    end_trial(&t);
+}
+
+/* Rows that no position of a sequence uses stay 0, and so do their errors. */
+static void positions_beyond_the_sequence_are_not_coded(void **state)
+{
+    struct dsf_coding all, some;
+    struct trial t;
+
+    plan_one(&t, "batch.sequence=64 model.context=64", "reference");
+    all = dsf_onebit_coding(&t.job, &t.model, &t.model.units[0]);
+    end_trial(&t);
+    plan_one(&t, "batch.sequence=64 model.context=256", "reference");
+    some = dsf_onebit_coding(&t.job, &t.model, &t.model.units[0]);
+    assert_int_equal(t.model.units[0].tensors[1].rows, 256);
+    assert_int_equal(all.ntensors, some.ntensors);
+    assert_true(some.tensors[some.ntensors - 1].at +
+                    some.tensors[some.ntensors - 1].elems <=
+                t.model.units[0].tensors[1].offset +
+                    64 * (int64_t)t.model.dims.width);
+    end_trial(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_second_moment_is_frozen_after_its_step),
+        cmocka_unit_test(bytes_are_those_of_the_formula),
+        cmocka_unit_test(the_mean_is_that_of_all_steps),
+        cmocka_unit_test(positions_beyond_the_sequence_are_not_coded),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
