@@ -22,7 +22,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_SEGMENT_ABI 3
+#define DSFLOW_SEGMENT_ABI 4
 
 enum {
     DSFLOW_SEGMENT_TENSORS = 12, /* of a unit, at most */
@@ -52,6 +52,7 @@ enum dsflow_from {
     DSFLOW_FROM_LOGITS,     /* its own, in the ring of logits */
     DSFLOW_FROM_LOSS,       /* of the tile */
     DSFLOW_FROM_CONTROL,    /* of the step, where losses are scaled */
+    DSFLOW_FROM_LAYOUT,     /* of the attention of the layer, if it has one */
     DSFLOW_NFROMS
 };
 
@@ -124,6 +125,7 @@ struct dsflow_tensor_spec {
 };
 
 /* A task that is to be made: its arguments follow from this. */
+struct dsf_attention_layout; /* dsflow's own */
 struct dsflow_site {
     struct dsflow_tile tile;
     /* Where the tensors of each unit begin, in elements; -1: there is none, or
@@ -139,6 +141,9 @@ struct dsflow_site {
     int32_t key_pos; /* of the first of them in its sequence */
     int32_t window;  /* tokens that a token sees, itself included; 0: all
                         before it */
+    const struct dsf_attention_layout *layout; /* blocks that its heads see;
+                                                  NULL: all of them */
+    int32_t head; /* of the layout: the first one of the tile */
     int32_t padding; /* rows of tile.vocab, at its end, that are no words */
 };
 

@@ -99,11 +99,12 @@ struct dsflow_qkv_args {
 /* Softmax attention without the whole score matrix (Dao et al. 2022; Milakov &
  * Gimelshein 2018): queries of one tile against keys of one tile, causal.
  *
- * attention.forward        { q R, kv R, att RW, lse RW }
+ * attention.forward        { q R, kv R, att RW, lse RW, layout R? }
  *   att: [rows][heads*head_dim]; lse: [2][rows][heads], running maximum and
  *   sum. `first` (its att and lse are fresh): start; `last`: att is divided by
  *   the sum and lse[0] becomes max + log(sum).
- * attention.backward_input { q R, kv R, lse R, datt R, delta R, dq RW, dkv RW }
+ * attention.backward_input { q R, kv R, lse R, datt R, delta R, dq RW, dkv RW,
+ *                            layout R? }
  *   dq and dkv are added to; where `first_q` / `first_kv` (fresh), set.
  *
  * `tile` is the queries'. `diagonal`: the keys are of the same tile, and causal
@@ -111,8 +112,18 @@ struct dsflow_qkv_args {
  *
  * `window` > 0: a query sees its own token and the window - 1 before it, of
  * keys that stand at key_pos .. key_pos + keys of their sequence (Beltagy et
- * al. 2020; Jiang et al. 2023). 0 where that hides none of the keys, and then
- * key_pos is 0. */
+ * al. 2020; Jiang et al. 2023). 0 where that hides none of the keys; key_pos
+ * then counts only with a layout.
+ *
+ * `block` > 0: a query also sees only the blocks of `layout` that are on (Child
+ * et al. 2019), of so many tokens. layout: [layouts][blocks] rows of
+ * ceil(blocks / 64) words of 64 bits, block c of keys being bit c % 64 of word
+ * c / 64, 0 where c is behind the row; `layouts` is 1 where all heads have the
+ * same, and `head` is the one of the tile's first head otherwise. `packed` keys
+ * or fewer are those of all blocks that a head of keys is seen in, each rounded
+ * up to 16; `seen` pairs of a query and a key there are, in all heads and
+ * sequences. 0 where none of the keys is left out, and then so are the others,
+ * and the port. */
 enum dsflow_attention_port {
     DSFLOW_ATTENTION_Q,
     DSFLOW_ATTENTION_KV,
@@ -122,6 +133,7 @@ enum dsflow_attention_port {
     DSFLOW_ATTENTION_DELTA,
     DSFLOW_ATTENTION_DQ,
     DSFLOW_ATTENTION_DKV,
+    DSFLOW_ATTENTION_LAYOUT,
     DSFLOW_ATTENTION_NPORTS
 };
 struct dsflow_attention_args {
@@ -129,6 +141,9 @@ struct dsflow_attention_args {
     int32_t keys; /* rows of kv */
     int32_t diagonal, first, last, first_q, first_kv;
     int32_t window, key_pos;
+    int32_t block, blocks, layouts, head, packed;
+    int32_t zero; /* no padding: equal arguments have equal bytes */
+    double seen;
 };
 
 /* out.forward              { x R?, att R, unit R, y W }

@@ -8,9 +8,24 @@
 
 #include <math.h>
 
-static struct dsf_attention shape(const struct dsflow_attention_args *a,
-                                  size_t strip)
+static struct dsf_layout layout(const struct dsflow_call *call)
 {
+    const struct dsflow_attention_args *a = call->args;
+    const size_t words = dsf_layout_words((size_t)a->blocks);
+
+    if (a->block == 0)
+        return (struct dsf_layout){ .bits = NULL };
+    return (struct dsf_layout){
+        .bits = call->bufs[DSFLOW_ATTENTION_LAYOUT].ptr,
+        .block = (size_t)a->block,
+        .words = words,
+        .apart = a->layouts > 1 ? words * (size_t)a->blocks : 0,
+    };
+}
+
+static struct dsf_attention shape(const struct dsflow_call *call, size_t strip)
+{
+    const struct dsflow_attention_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
 
     return (struct dsf_attention){
@@ -31,6 +46,9 @@ static struct dsf_attention shape(const struct dsflow_attention_args *a,
         .window = (size_t)a->window,
         .pos = (size_t)t->pos,
         .key_pos = (size_t)a->key_pos,
+        .layout = layout(call),
+        .head = (size_t)a->head,
+        .packed = (size_t)a->packed,
     };
 }
 
@@ -41,7 +59,7 @@ static struct dsf_numbers numbers(const struct dsflow_call *call, unsigned port)
 
 static void forward_cpu(const struct dsflow_call *call)
 {
-    const struct dsf_attention a = shape(call->args, DSF_STRIP_FORWARD);
+    const struct dsf_attention a = shape(call, DSF_STRIP_FORWARD);
 
     dsf_attention_forward(
         &a, numbers(call, DSFLOW_ATTENTION_Q),
@@ -53,7 +71,7 @@ DSF_SEGMENT_CODELET(attention_forward, forward_cpu);
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
-    const struct dsf_attention a = shape(call->args, DSF_STRIP_BACKWARD);
+    const struct dsf_attention a = shape(call, DSF_STRIP_BACKWARD);
 
     dsf_attention_backward(&a, numbers(call, DSFLOW_ATTENTION_Q),
                            numbers(call, DSFLOW_ATTENTION_KV),

@@ -54,7 +54,9 @@ static const char *lacks(const void *args)
 {
     const struct dsflow_attention_args *a = args;
 
-    return a->window > 0 ? "a window" : NULL;
+    return a->block > 0    ? "a layout"
+           : a->window > 0 ? "a window"
+                           : NULL;
 }
 
 static void forward(const struct dsflow_call *call, void *stream)

@@ -9,6 +9,8 @@
 #include <dsflow/dtype.h>
 #include <dsflow/error.h>
 
+#include "kernels/layout.h"
+
 /* What the fused loops use here: "avx512_bf16", "avx512", "avx2" or
  * "portable". The environment variable DSFLOW_ISA may ask for a lesser one (for
  * tests). */
@@ -102,6 +104,11 @@ struct dsf_attention {
     /* A query sees `window` tokens, itself included (0: all before it); the
      * first query and the first key stand at these places of a sequence. */
     size_t window, pos, key_pos;
+    /* The blocks that it sees: those of head `head` of the layout are the first
+     * head's. Of a head of keys at most `packed` keys are packed, as
+     * dsf_layout_pack says; strips end where rows of blocks do. */
+    struct dsf_layout layout;
+    size_t head, packed;
 };
 void dsf_attention_forward(const struct dsf_attention *a, struct dsf_numbers q,
                            struct dsf_numbers kv, struct dsf_numbers att,

@@ -20,6 +20,7 @@
 #include "kernels/loops_rotate.h"
 #include "kernels/loops_mm.h"
 #include "kernels/loops_strips.h"
+#include "kernels/loops_runs.h"
 #include "kernels/loops_attention.h"
 #include "kernels/loops_pack.h"
 #include "kernels/loops_wire.h"

@@ -7,40 +7,6 @@
 #ifndef DSF_KERNELS_LOOPS_ATTENTION_H
 #define DSF_KERNELS_LOOPS_ATTENTION_H
 
-/* How many of the keys from k0 on does query i see, at most n? Those that a
- * window hides are among them. */
-INLINE size_t seen(const struct dsf_attention *a, size_t i, size_t k0, size_t n)
-{
-    if (!a->diagonal)
-        return n;
-    if (i < k0)
-        return 0;
-    return i - k0 + 1 < n ? i - k0 + 1 : n;
-}
-
-/* How many of all keys are in front of the window of query i? */
-INLINE size_t hidden(const struct dsf_attention *a, size_t i)
-{
-    const size_t end = a->window > 0 ? a->pos + i + 1 : 0;
-
-    return end > a->window + a->key_pos ? end - a->window - a->key_pos : 0;
-}
-
-/* The first key that a strip from query i0 on looks at. */
-INLINE size_t first_key(const struct dsf_attention *a, size_t i0)
-{
-    return hidden(a, i0) / 16 * 16;
-}
-
-/* Of the m keys from k0 on that a query sees but for its window: how many does
- * that hide? `before`: of all keys. */
-INLINE size_t hidden_from(size_t before, size_t k0, size_t m)
-{
-    if (before <= k0)
-        return 0;
-    return before - k0 < m ? before - k0 : m;
-}
-
 /* Scores of row i become e^(score - top), those it does not see 0; top and sum
  * are the running ones. Returns by what the sums so far must be multiplied. */
 INLINE float soften(float *score, size_t n, size_t width, float *top,
@@ -70,30 +36,30 @@ INLINE int in_pairs(struct dsf_numbers q, struct dsf_numbers kv,
 struct strip {
     int pairs;
     size_t i0, rows;
-    const float *kt, *v; /* packed: [head_dim][keys], [keys][head_dim] … */
-    size_t from;         /* … of keys from this one on */
+    const float *kt, *v;  /* packed: [head_dim][keys], [keys][head_dim] */
+    struct packed packed; /* which those are */
     size_t ldk, ldd;
     float *q, *o, *s; /* working memory */
 };
 
 static void forward_strip(const struct dsf_attention *a, const struct strip *p,
-                          float *top, float *sum)
+                          size_t head, float *top, float *sum)
 {
     const size_t d = a->head_dim;
+    struct walk walk = walk_from(a, &p->packed, head, p->i0, p->rows);
+    struct piece of;
 
-    for (size_t k0 = first_key(a, p->i0); k0 < a->keys; k0 += a->block) {
-        size_t left = a->keys - k0 < a->block ? a->keys - k0 : a->block;
-        size_t n = seen(a, p->i0 + p->rows - 1, k0, left), at = k0 - p->from;
+    while (next_piece(a, &p->packed, &walk, &of)) {
+        const size_t n = of.n;
 
-        if (n == 0)
-            break;
-        mm(&(struct product){ p->rows, n, p->pairs ? pairs_of(d) : d, p->q,
-                              p->pairs ? p->ldd / 2 : p->ldd, 1, p->kt + at,
-                              p->ldk, p->s, a->block, 0, p->pairs, a->scale });
+        mm_keys((struct product){ p->rows, n, p->pairs ? pairs_of(d) : d, p->q,
+                                  p->pairs ? p->ldd / 2 : p->ldd, 1, p->kt,
+                                  p->ldk, p->s, a->block, 0, p->pairs, a->scale,
+                                  NULL },
+                &of);
         for (size_t r = 0; r < p->rows; r++) {
-            size_t m = seen(a, p->i0 + r, k0, n);
-            size_t c =
-                a->window > 0 ? hidden_from(hidden(a, p->i0 + r), k0, m) : 0;
+            size_t m = seen_of(a, &of, p->i0 + r);
+            size_t c = a->window > 0 ? hidden_of(a, &of, p->i0 + r, m) : 0;
             float *score = p->s + r * a->block, by;
 
             if (m == c) {
@@ -108,27 +74,37 @@ static void forward_strip(const struct dsf_attention *a, const struct strip *p,
             if (p->pairs)
                 pair_row(score, n);
         }
-        mm(&(struct product){ p->rows, d, p->pairs ? pairs_of(n) : n, p->s,
-                              a->block, 1,
-                              p->v + (p->pairs ? at / 2 : at) * p->ldd, p->ldd,
-                              p->o, p->ldd, 1, p->pairs, 1 });
+        mm_over_keys((struct product){ p->rows, d, 0, p->s, a->block, 1, p->v,
+                                       p->ldd, p->o, p->ldd, 1, p->pairs, 1,
+                                       NULL },
+                     &of);
     }
+}
+
+/* Does the strip see any key? */
+static int sees(const struct dsf_attention *a, const struct packed *p,
+                size_t head, size_t i0, size_t rows)
+{
+    struct walk walk = walk_from(a, p, head, i0, rows);
+
+    return a->layout.bits == NULL || next_column(a, p, &walk);
 }
 
 /* One head: lse[0] and lse[1] stand `lsum` apart, their rows `heads` apart. */
 static void forward_head(const struct dsf_attention *a, struct strip *p,
-                         struct dsf_numbers q, struct dsf_numbers att,
-                         float *lse, size_t lsum)
+                         size_t head, struct dsf_numbers q,
+                         struct dsf_numbers att, float *lse, size_t lsum)
 {
     const size_t d = a->head_dim, ld = a->heads * d;
     float top[DSF_MAX_STRIP], sum[DSF_MAX_STRIP];
 
-    for (p->i0 = 0; p->i0 < a->queries; p->i0 += a->strip) {
-        size_t left = a->queries - p->i0;
+    for (p->i0 = 0; p->i0 < a->queries; p->i0 += p->rows) {
         float *l = lse + p->i0 * a->heads;
         struct dsf_numbers out = from(att, p->i0 * ld);
 
-        p->rows = left < a->strip ? left : a->strip;
+        p->rows = strip_rows(a, p->i0);
+        if (!a->first && !a->last && !sees(a, &p->packed, head, p->i0, p->rows))
+            continue;
         if (p->pairs)
             pair_rows(p->q, p->ldd / 2, from(q, p->i0 * ld).p, ld, p->rows, d);
         else
@@ -142,7 +118,7 @@ static void forward_head(const struct dsf_attention *a, struct strip *p,
             memset(p->o, 0, p->rows * p->ldd * sizeof(float));
         else
             copy_rows(floats(p->o), p->ldd, out, ld, p->rows, d, 1);
-        forward_strip(a, p, top, sum);
+        forward_strip(a, p, head, top, sum);
         for (size_t r = 0; r < p->rows; r++) {
             float by = a->last ? 1 / sum[r] : 1;
 
@@ -164,16 +140,20 @@ static void pack_keys(const struct dsf_attention *a, const struct strip *p,
                       struct dsf_numbers values)
 {
     const size_t d = a->head_dim, ld = 2 * a->kv_heads * d;
-    const size_t n = a->keys - p->from;
+    struct run run;
 
-    keys = from(keys, p->from * ld);
-    values = from(values, p->from * ld);
-    if (p->pairs) {
-        transpose_pairs(kt, p->ldk, keys.p, ld, n, d);
-        pair_columns(v, p->ldd, values.p, ld, n, d);
-    } else {
-        transpose_rows(kt, p->ldk, keys, ld, n, d, p->q, p->ldd);
-        copy_rows(floats(v), p->ldd, values, ld, n, d, 1);
+    for (size_t c = 0; next_packed(a, &p->packed, &c, &run);) {
+        const struct dsf_numbers k = from(keys, run.key * ld);
+        const struct dsf_numbers w = from(values, run.key * ld);
+        const size_t n = run.n, at = run.at;
+
+        if (p->pairs) {
+            transpose_pairs(kt + at, p->ldk, k.p, ld, n, d);
+            pair_columns(v + at / 2 * p->ldd, p->ldd, w.p, ld, n, d);
+        } else {
+            transpose_rows(kt + at, p->ldk, k, ld, n, d, p->q, p->ldd);
+            copy_rows(floats(v + at * p->ldd), p->ldd, w, ld, n, d, 1);
+        }
     }
 }
 
@@ -183,13 +163,15 @@ static void attention_forward(const struct dsf_attention *a,
                               float *scratch)
 {
     const size_t d = a->head_dim, ldkv = 2 * a->kv_heads * d;
-    const size_t first = first_key(a, 0), keys = a->keys - first;
+    const int laid = a->layout.bits != NULL;
+    const size_t first = first_key(a, 0);
+    const size_t keys = laid ? a->packed : a->keys - first;
     const size_t ldd = round_up(d), ldk = round_up(keys);
     const size_t rows = a->nseq * a->queries, values = a->kv_heads * d;
     float *kt = scratch, *v = kt + d * ldk;
     struct strip p = { .kt = kt,
                        .v = v,
-                       .from = first,
+                       .packed = { .from = first },
                        .ldk = ldk,
                        .ldd = ldd,
                        .pairs = in_pairs(q, kv, q.type) };
@@ -197,15 +179,19 @@ static void attention_forward(const struct dsf_attention *a,
     p.q = v + keys * ldd;
     p.o = p.q + a->strip * ldd;
     p.s = p.o + a->strip * ldd;
+    p.packed.slots = (void *)(p.s + a->strip * a->block);
     for (size_t s = 0; s < a->nseq; s++) {
         for (size_t h = 0; h < a->heads; h++) {
             size_t group = a->heads / a->kv_heads;
             size_t of = s * a->keys * ldkv + h / group * d;
             size_t at = s * a->queries * a->heads + h;
 
-            if (h % group == 0)
+            if (h % group == 0) {
+                if (laid)
+                    pack_layout(a, h, &p.packed);
                 pack_keys(a, &p, kt, v, from(kv, of), from(kv, of + values));
-            forward_head(a, &p, from(q, at * d), from(att, at * d), lse + at,
+            }
+            forward_head(a, &p, h, from(q, at * d), from(att, at * d), lse + at,
                          rows * a->heads);
         }
     }
@@ -219,8 +205,8 @@ static void attention_forward(const struct dsf_attention *a,
 struct back_strip {
     int pairs;
     size_t i0, rows;
-    float *kt, *vt, *k; /* packed keys and values of the head … */
-    size_t from;        /* … from this one on */
+    float *kt, *vt, *k; /* packed keys and values of the head */
+    struct packed packed;
     size_t ldk, ldd;
     float *q, *dout, *q2, *dout2, *dq, *s, *ds; /* working memory */
     float *dk, *dv; /* [packed keys][head_dim], sums so far */
@@ -268,15 +254,14 @@ static void weigh_row(float *s, float *ds, size_t c, size_t m, size_t n,
 
 /* Two rows, or one and none, that become pairs. */
 static void weigh_pair(const struct dsf_attention *a,
-                       const struct back_strip *b, size_t r, size_t k0,
-                       size_t n)
+                       const struct back_strip *b, size_t r,
+                       const struct piece *of)
 {
     const size_t ld = a->block, two = r + 1 < b->rows;
-    const size_t i0 = b->i0 + r, m = seen(a, i0, k0, n);
-    const size_t m1 = two ? seen(a, i0 + 1, k0, n) : 0;
-    const size_t c = a->window > 0 ? hidden_from(hidden(a, i0), k0, m) : 0;
-    const size_t c1 =
-        a->window > 0 ? hidden_from(hidden(a, i0 + 1), k0, m1) : 0;
+    const size_t i0 = b->i0 + r, n = of->n, m = seen_of(a, of, i0);
+    const size_t m1 = two ? seen_of(a, of, i0 + 1) : 0;
+    const size_t c = a->window > 0 ? hidden_of(a, of, i0, m) : 0;
+    const size_t c1 = two && a->window > 0 ? hidden_of(a, of, i0 + 1, m1) : 0;
     float *s = b->s + r * ld, *ds = b->ds + r * ld;
 
     for (size_t i = 0; i < n; i += VW) {
@@ -301,81 +286,87 @@ static void weigh_pair(const struct dsf_attention *a,
 
 /* S = Q K^T, dV += P^T dO, dP = dO V^T, dQ += dS K, dK += dS^T Q. */
 static void backward_strip(const struct dsf_attention *a,
-                           const struct back_strip *p)
+                           const struct back_strip *p, size_t head)
 {
     const size_t d = a->head_dim, lds = a->block, rows = p->rows;
+    struct walk walk = walk_from(a, &p->packed, head, p->i0, rows);
+    struct piece of;
 
-    for (size_t k0 = first_key(a, p->i0); k0 < a->keys; k0 += a->block) {
-        size_t left = a->keys - k0 < a->block ? a->keys - k0 : a->block;
-        size_t n = seen(a, p->i0 + rows - 1, k0, left), k = k0 - p->from;
-        size_t at = k * p->ldd;
+    while (next_piece(a, &p->packed, &walk, &of)) {
+        const size_t n = of.n;
 
-        if (n == 0)
-            break;
-        mm(&(struct product){ rows, n, d, p->q, p->ldd, 1, p->kt + k, p->ldk,
-                              p->s, lds, 0, 0, 1 });
-        mm(&(struct product){ rows, n, d, p->dout, p->ldd, 1, p->vt + k, p->ldk,
-                              p->ds, lds, 0, 0, 1 });
+        mm_keys((struct product){ rows, n, d, p->q, p->ldd, 1, p->kt, p->ldk,
+                                  p->s, lds, 0, 0, 1, NULL },
+                &of);
+        mm_keys((struct product){ rows, n, d, p->dout, p->ldd, 1, p->vt, p->ldk,
+                                  p->ds, lds, 0, 0, 1, NULL },
+                &of);
         for (size_t r = 0; r < rows; r++) {
-            size_t m = seen(a, p->i0 + r, k0, n);
+            size_t m = seen_of(a, &of, p->i0 + r);
 
             weigh_row(p->s + r * lds, p->ds + r * lds,
-                      a->window > 0 ? hidden_from(hidden(a, p->i0 + r), k0, m)
-                                    : 0,
-                      m, n, p->lse[r], p->delta[r]);
+                      a->window > 0 ? hidden_of(a, &of, p->i0 + r, m) : 0, m, n,
+                      p->lse[r], p->delta[r]);
         }
-        mm(&(struct product){ n, d, rows, p->s, 1, lds, p->dout, p->ldd,
-                              p->dv + at, p->ldd, 1, 0, 1 });
-        mm(&(struct product){ rows, d, n, p->ds, lds, 1, p->k + at, p->ldd,
-                              p->dq, p->ldd, 1, 0, 1 });
-        mm(&(struct product){ n, d, rows, p->ds, 1, lds, p->q, p->ldd,
-                              p->dk + at, p->ldd, 1, 0, 1 });
+        mm_to_keys((struct product){ 0, d, rows, p->s, 1, lds, p->dout, p->ldd,
+                                     p->dv, p->ldd, 1, 0, 1, NULL },
+                   &of);
+        mm_over_keys((struct product){ rows, d, 0, p->ds, lds, 1, p->k, p->ldd,
+                                       p->dq, p->ldd, 1, 0, 1, NULL },
+                     &of);
+        mm_to_keys((struct product){ 0, d, rows, p->ds, 1, lds, p->q, p->ldd,
+                                     p->dk, p->ldd, 1, 0, 1, NULL },
+                   &of);
     }
 }
 
 /* The same in pairs. Queries are not scaled: scores are, and in the end dQ and
  * dK. */
 static void backward_strip_pairs(const struct dsf_attention *a,
-                                 const struct back_strip *p)
+                                 const struct back_strip *p, size_t head)
 {
     const size_t d = a->head_dim, lds = a->block, rows = p->rows;
     const size_t ldd = p->ldd, two = pairs_of(rows);
+    struct walk walk = walk_from(a, &p->packed, head, p->i0, rows);
+    struct piece of;
 
-    for (size_t k0 = first_key(a, p->i0); k0 < a->keys; k0 += a->block) {
-        size_t left = a->keys - k0 < a->block ? a->keys - k0 : a->block;
-        size_t n = seen(a, p->i0 + rows - 1, k0, left), k = k0 - p->from;
-        size_t at = k * ldd;
+    while (next_piece(a, &p->packed, &walk, &of)) {
+        const size_t n = of.n;
 
-        if (n == 0)
-            break;
-        mm(&(struct product){ rows, n, pairs_of(d), p->q, ldd / 2, 1, p->kt + k,
-                              p->ldk, p->s, lds, 0, 1, a->scale });
-        mm(&(struct product){ rows, n, pairs_of(d), p->dout, ldd / 2, 1,
-                              p->vt + k, p->ldk, p->ds, lds, 0, 1, 1 });
+        mm_keys((struct product){ rows, n, pairs_of(d), p->q, ldd / 2, 1, p->kt,
+                                  p->ldk, p->s, lds, 0, 1, a->scale, NULL },
+                &of);
+        mm_keys((struct product){ rows, n, pairs_of(d), p->dout, ldd / 2, 1,
+                                  p->vt, p->ldk, p->ds, lds, 0, 1, 1, NULL },
+                &of);
         for (size_t r = 0; r < rows; r += 2)
-            weigh_pair(a, p, r, k0, n);
-        mm(&(struct product){ n, d, two, p->s, 1, 2 * lds, p->dout2, ldd,
-                              p->dv + at, ldd, 1, 1, 1 });
-        mm(&(struct product){ rows, d, pairs_of(n), p->ds, lds, 1,
-                              p->k + at / 2, ldd, p->dq, ldd, 1, 1, 1 });
-        mm(&(struct product){ n, d, two, p->s + lds, 1, 2 * lds, p->q2, ldd,
-                              p->dk + at, ldd, 1, 1, 1 });
+            weigh_pair(a, p, r, &of);
+        mm_to_keys((struct product){ 0, d, two, p->s, 1, 2 * lds, p->dout2, ldd,
+                                     p->dv, ldd, 1, 1, 1, NULL },
+                   &of);
+        mm_over_keys((struct product){ rows, d, 0, p->ds, lds, 1, p->k, ldd,
+                                       p->dq, ldd, 1, 1, 1, NULL },
+                     &of);
+        mm_to_keys((struct product){ 0, d, two, p->s + lds, 1, 2 * lds, p->q2,
+                                     ldd, p->dk, ldd, 1, 1, 1, NULL },
+                   &of);
     }
 }
 
 static void backward_head(const struct dsf_attention *a, struct back_strip *p,
-                          struct dsf_numbers q, struct dsf_numbers datt,
-                          const float *lse, const float *delta,
-                          struct dsf_numbers dq)
+                          size_t head, struct dsf_numbers q,
+                          struct dsf_numbers datt, const float *lse,
+                          const float *delta, struct dsf_numbers dq)
 {
     const size_t d = a->head_dim, ld = a->heads * d, ldd = p->ldd;
 
-    for (p->i0 = 0; p->i0 < a->queries; p->i0 += a->strip) {
-        size_t left = a->queries - p->i0;
+    for (p->i0 = 0; p->i0 < a->queries; p->i0 += p->rows) {
         struct dsf_numbers q0 = from(q, p->i0 * ld);
         struct dsf_numbers dout = from(datt, p->i0 * ld);
 
-        p->rows = left < a->strip ? left : a->strip;
+        p->rows = strip_rows(a, p->i0);
+        if (!a->first_q && !sees(a, &p->packed, head, p->i0, p->rows))
+            continue;
         for (size_t r = 0; r < p->rows; r++) {
             p->lse[r] = lse[(p->i0 + r) * a->heads];
             p->delta[r] = delta[(p->i0 + r) * a->heads];
@@ -386,11 +377,11 @@ static void backward_head(const struct dsf_attention *a, struct back_strip *p,
             pair_rows(p->dout, ldd / 2, dout.p, ld, p->rows, d);
             pair_columns(p->q2, ldd, q0.p, ld, p->rows, d);
             pair_columns(p->dout2, ldd, dout.p, ld, p->rows, d);
-            backward_strip_pairs(a, p);
+            backward_strip_pairs(a, p, head);
         } else {
             copy_rows(floats(p->q), ldd, q0, ld, p->rows, d, a->scale);
             copy_rows(floats(p->dout), ldd, dout, ld, p->rows, d, 1);
-            backward_strip(a, p);
+            backward_strip(a, p, head);
         }
         copy_rows(floats(p->dq), ldd, floats(p->dq), ldd, p->rows, d, a->scale);
         put_rows(from(dq, p->i0 * ld), ld, p->dq, ldd, p->rows, d, a->first_q);
@@ -401,33 +392,44 @@ static void pack_keys_back(const struct dsf_attention *a,
                            const struct back_strip *p, struct dsf_numbers keys,
                            struct dsf_numbers values)
 {
-    const size_t d = a->head_dim, ld = 2 * a->kv_heads * d;
-    const size_t n = a->keys - p->from;
+    const size_t d = a->head_dim, ld = 2 * a->kv_heads * d, ldd = p->ldd;
+    struct run run;
 
-    keys = from(keys, p->from * ld);
-    values = from(values, p->from * ld);
-    if (p->pairs) {
-        transpose_pairs(p->kt, p->ldk, keys.p, ld, n, d);
-        transpose_pairs(p->vt, p->ldk, values.p, ld, n, d);
-        pair_columns(p->k, p->ldd, keys.p, ld, n, d);
-    } else {
-        copy_rows(floats(p->k), p->ldd, keys, ld, n, d, 1);
-        transpose(p->kt, p->ldk, p->k, p->ldd, n, d);
-        transpose_rows(p->vt, p->ldk, values, ld, n, d, p->q, p->ldd);
+    for (size_t c = 0; next_packed(a, &p->packed, &c, &run);) {
+        const struct dsf_numbers k = from(keys, run.key * ld);
+        const struct dsf_numbers v = from(values, run.key * ld);
+        const size_t n = run.n, at = run.at;
+
+        if (p->pairs) {
+            transpose_pairs(p->kt + at, p->ldk, k.p, ld, n, d);
+            transpose_pairs(p->vt + at, p->ldk, v.p, ld, n, d);
+            pair_columns(p->k + at / 2 * ldd, ldd, k.p, ld, n, d);
+        } else {
+            copy_rows(floats(p->k + at * ldd), ldd, k, ld, n, d, 1);
+            transpose(p->kt + at, p->ldk, p->k + at * ldd, ldd, n, d);
+            transpose_rows(p->vt + at, p->ldk, v, ld, n, d, p->q, ldd);
+        }
     }
 }
 
-/* Gradients of keys or values, `sums` of those that are packed; none of those
- * before. */
+/* Gradients of keys or values, `sums` of those that are packed; none of the
+ * others. */
 static void put_keys(const struct dsf_attention *a, const struct back_strip *p,
                      struct dsf_numbers to, float *sums)
 {
     const size_t d = a->head_dim, ld = 2 * a->kv_heads * d;
+    size_t done = 0;
+    struct run run;
 
+    for (size_t c = 0; next_packed(a, &p->packed, &c, &run);) {
+        if (a->first_kv)
+            clear_rows(from(to, done * ld), ld, run.key - done, d);
+        put_rows(from(to, run.key * ld), ld, sums + run.at * p->ldd, p->ldd,
+                 run.n, d, a->first_kv);
+        done = run.key + run.n;
+    }
     if (a->first_kv)
-        clear_rows(to, ld, p->from, d);
-    put_rows(from(to, p->from * ld), ld, sums, p->ldd, a->keys - p->from, d,
-             a->first_kv);
+        clear_rows(from(to, done * ld), ld, a->keys - done, d);
 }
 
 static void attention_backward(const struct dsf_attention *a,
@@ -437,7 +439,9 @@ static void attention_backward(const struct dsf_attention *a,
                                struct dsf_numbers dkv, float *scratch)
 {
     const size_t d = a->head_dim, ldkv = 2 * a->kv_heads * d;
-    const size_t first = first_key(a, 0), keys = a->keys - first;
+    const int laid = a->layout.bits != NULL;
+    const size_t first = first_key(a, 0);
+    const size_t keys = laid ? a->packed : a->keys - first;
     const size_t ldd = round_up(d), ldk = round_up(keys);
     const size_t group = a->heads / a->kv_heads, values = a->kv_heads * d;
     float *kt = scratch, *vt = kt + d * ldk, *k = vt + d * ldk;
@@ -445,7 +449,7 @@ static void attention_backward(const struct dsf_attention *a,
         .kt = kt,
         .vt = vt,
         .k = k,
-        .from = first,
+        .packed = { .from = first },
         .ldk = ldk,
         .ldd = ldd,
         .pairs = in_pairs(q, kv, datt.type),
@@ -458,6 +462,7 @@ static void attention_backward(const struct dsf_attention *a,
     p.dq = p.dout + a->strip * ldd;
     p.s = p.dq + a->strip * ldd;
     p.ds = p.s + a->strip * a->block;
+    p.packed.slots = (void *)(p.ds + a->strip * a->block);
     p.q2 = p.q + a->strip * ldd / 2;
     p.dout2 = p.dout + a->strip * ldd / 2;
     assert(!p.pairs || a->strip % 2 == 0);
@@ -467,11 +472,13 @@ static void attention_backward(const struct dsf_attention *a,
             size_t to = s * a->keys * ldkv + h / group * d;
 
             if (h % group == 0) {
+                if (laid)
+                    pack_layout(a, h, &p.packed);
                 pack_keys_back(a, &p, from(kv, to), from(kv, to + values));
                 memset(p.dk, 0, 2 * keys * ldd * sizeof(float));
             }
-            backward_head(a, &p, from(q, at * d), from(datt, at * d), lse + at,
-                          delta + at, from(dq, at * d));
+            backward_head(a, &p, h, from(q, at * d), from(datt, at * d),
+                          lse + at, delta + at, from(dq, at * d));
             if ((h + 1) % group == 0) {
                 if (p.pairs)
                     scale(p.dk, a->scale, keys * ldd);

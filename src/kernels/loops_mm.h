@@ -27,13 +27,23 @@ struct product {
     int add;
     int pairs;
     float by;
+    /* NULL, or where each 16 columns of B are; `b` is then the first of all. */
+    const size_t *at;
 };
 
-/* rows, vecs, pairs and, but for the last vector, lanes are constants. */
-INLINE void mm_tile(const struct product *p, size_t i, size_t j, size_t rows,
-                    size_t vecs, size_t lanes, int pairs)
+/* Columns of B from j on. */
+INLINE const float *mm_columns(const struct product *p, size_t j)
 {
-    const float *a = p->a + i * p->ai, *b = p->b + j;
+    return p->b + p->at[j / 16] + j % 16;
+}
+
+/* rows, vecs, pairs, apart (columns of B are where p->at says) and, but for the
+ * last vector, lanes are constants. */
+INLINE void mm_tile(const struct product *p, size_t i, size_t j, size_t rows,
+                    size_t vecs, size_t lanes, int pairs, int apart)
+{
+    const float *a = p->a + i * p->ai, *b = apart ? NULL : p->b + j;
+    const float *of[MM_VECS];
     const size_t ai = p->ai, ak = p->ak, ldb = p->ldb;
     float *c = p->c + i * p->ldc + j;
     vf t[MM_ROWS][MM_VECS];
@@ -44,12 +54,22 @@ INLINE void mm_tile(const struct product *p, size_t i, size_t j, size_t rows,
         for (size_t v = 0; v < vecs; v++)
             t[r][v] = p->add ? vload(c + r * p->ldc + v * VW, lanes) : vzero();
     }
-    for (size_t k = p->k; k > 0; k--, a += ak, b += ldb) {
+    if (apart) {
+        UNROLL
+        for (size_t v = 0; v < vecs; v++)
+            of[v] = mm_columns(p, j + v * VW);
+    }
+    for (size_t k = p->k; k > 0; k--, a += ak) {
         vf x[MM_VECS];
 
         UNROLL
-        for (size_t v = 0; v < vecs; v++)
-            x[v] = vload(b + v * VW, lanes);
+        for (size_t v = 0; v < vecs; v++) {
+            x[v] = vload(apart ? of[v] : b + v * VW, lanes);
+            if (apart)
+                of[v] += ldb;
+        }
+        if (!apart)
+            b += ldb;
         UNROLL
         for (size_t r = 0; r < rows; r++) {
             vf y = vset(a[r * ai]);
@@ -72,36 +92,45 @@ INLINE void mm_tile(const struct product *p, size_t i, size_t j, size_t rows,
 }
 
 INLINE void mm_panel(const struct product *p, size_t j, size_t vecs,
-                     size_t lanes, int pairs)
+                     size_t lanes, int pairs, int apart)
 {
     size_t i = 0;
 
     for (; i + MM_ROWS <= p->m; i += MM_ROWS)
-        mm_tile(p, i, j, MM_ROWS, vecs, lanes, pairs);
+        mm_tile(p, i, j, MM_ROWS, vecs, lanes, pairs, apart);
     for (; i + 2 <= p->m; i += 2)
-        mm_tile(p, i, j, 2, vecs, lanes, pairs);
+        mm_tile(p, i, j, 2, vecs, lanes, pairs, apart);
     if (i < p->m)
-        mm_tile(p, i, j, 1, vecs, lanes, pairs);
+        mm_tile(p, i, j, 1, vecs, lanes, pairs, apart);
 }
 
-INLINE void mm_all(const struct product *p, int pairs)
+INLINE void mm_all(const struct product *p, int pairs, int apart)
 {
     size_t j = 0;
 
     for (; j + MM_VECS * VW <= p->n; j += MM_VECS * VW)
-        mm_panel(p, j, MM_VECS, VW, pairs);
+        mm_panel(p, j, MM_VECS, VW, pairs, apart);
     for (; j + VW <= p->n; j += VW)
-        mm_panel(p, j, 1, VW, pairs);
+        mm_panel(p, j, 1, VW, pairs, apart);
     if (j < p->n)
-        mm_panel(p, j, 1, p->n - j, pairs);
+        mm_panel(p, j, 1, p->n - j, pairs, apart);
 }
 
 static void mm(const struct product *p)
 {
     if (PAIRS && p->pairs)
-        mm_all(p, 1);
+        mm_all(p, 1, 0);
     else
-        mm_all(p, 0);
+        mm_all(p, 0, 0);
+}
+
+/* The same of columns that are where p->at says. */
+static void mm_apart(const struct product *p)
+{
+    if (PAIRS && p->pairs)
+        mm_all(p, 1, 1);
+    else
+        mm_all(p, 0, 1);
 }
 
 #endif

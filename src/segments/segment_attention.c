@@ -1,6 +1,8 @@
 /* segment_attention.c - causal softmax attention, tile by tile. */
 #include "segments/segment.h"
 
+#include "tasks/attention_layout.h"
+
 /* Does the window hide a key from a query? The last query and the first key are
  * the farthest from each other. */
 static bool hides(const struct dsflow_site *site)
@@ -24,8 +26,10 @@ static void fill(const struct dsflow_site *site, void *args)
         .first_q = site->diagonal,
         .first_kv = site->last_queries,
         .window = hidden ? site->window : 0,
-        .key_pos = hidden ? site->key_pos : 0,
+        .key_pos = hidden || site->layout != NULL ? site->key_pos : 0,
     };
+    if (site->layout != NULL)
+        dsf_attention_lay_out(site->layout, site->head, args);
 }
 
 /* What the first of several tasks sets. */
@@ -68,6 +72,8 @@ static const struct dsflow_segment_port ports[] = {
     [DSFLOW_ATTENTION_DELTA] = { "delta", DSFLOW_FROM_BRIEF, COLUMNS },
     [DSFLOW_ATTENTION_DQ] = { "dq", OF_QKV(DQ), COLUMNS },
     [DSFLOW_ATTENTION_DKV] = { "dkv", OF_QKV(DKV), KV },
+    [DSFLOW_ATTENTION_LAYOUT] = { "layout", DSFLOW_FROM_LAYOUT,
+                                  .cut = DSFLOW_CUT_ONE },
 };
 
 static const struct dsflow_op_rules rules[] = {

@@ -51,6 +51,7 @@ static void fill_attention(const struct dsflow_site *site, int32_t parts,
     struct dsflow_site own = *site;
 
     own.tile = heads_of(own.tile, parts);
+    own.head = t * own.tile.heads;
     dsf_segment_attention.fill(&own, args);
 }
 

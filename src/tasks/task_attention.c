@@ -1,6 +1,14 @@
 /* task_attention.c - queries of one tile against keys of one tile. */
 #include "tasks/tasks.h"
+
+#include "kernels/layout.h"
+#include "tasks/attention_layout.h"
 #include "tasks/tile.h"
+
+static int has_key_pos(const struct dsflow_attention_args *a)
+{
+    return a->window > 0 || a->block > 0;
+}
 
 /* Keys stand where they can: the tile's own with it, others before it. */
 static int check_window(const struct dsflow_op *op,
@@ -9,18 +17,49 @@ static int check_window(const struct dsflow_op *op,
 {
     const int32_t pos = a->tile.pos;
     const int32_t most = a->diagonal ? pos : pos - a->keys;
+    const int32_t least = a->diagonal ? pos : 0;
 
     if (a->window < 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: window: %d: expected 1 or more, or 0: none",
                            op->name, (int)a->window);
-    if (a->window == 0
-            ? a->key_pos != 0
-            : a->key_pos > most || a->key_pos < (a->diagonal ? pos : 0))
+    if ((a->key_pos > most || a->key_pos < least) &&
+        (a->key_pos != 0 || has_key_pos(a)))
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: key_pos: %d: expected %s%d",
                            op->name, (int)a->key_pos,
-                           a->window == 0 || a->diagonal ? "" : "0 to ",
-                           (int)(a->window == 0 ? 0 : most));
+                           a->diagonal || !has_key_pos(a) ? "" : "0 to ",
+                           (int)most);
+    return DSFLOW_OK;
+}
+
+/* The layout has the blocks and the heads of the tile. */
+static int check_layout(const struct dsflow_op *op,
+                        const struct dsflow_attention_args *a,
+                        struct dsflow_err *err)
+{
+    const struct dsflow_tile *t = &a->tile;
+    const int64_t end = (int64_t)t->pos + t->rows / t->nseq;
+
+    if (a->block == 0 && a->blocks == 0 && a->layouts == 0 && a->head == 0)
+        return DSFLOW_OK;
+    if (a->block < 1 || a->block % 16 != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: block: %d: expected a multiple of 16", op->name,
+                           (int)a->block);
+    if ((int64_t)a->blocks * a->block < end)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: blocks: %d: expected those of %d tokens, of %d "
+                           "each",
+                           op->name, (int)a->blocks, (int)end, (int)a->block);
+    if (a->head < 0 ||
+        (a->layouts == 1 ? a->head > 0 : a->layouts - a->head < t->heads))
+        return dsflow_fail(
+            err, DSFLOW_EINVAL, "%s: head: %d of %d: expected %d from there on",
+            op->name, (int)a->head, (int)a->layouts, (int)t->heads);
+    if (a->packed < 0 || !(a->seen >= 0))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: packed: %d, seen: %g: expected 0 or more",
+                           op->name, (int)a->packed, a->seen);
     return DSFLOW_OK;
 }
 
@@ -47,6 +86,8 @@ int dsf_attention_needs(const struct dsflow_op *op, const void *args,
                            "%s: keys: %d: expected 1 to %d, before the tile",
                            op->name, (int)a->keys, (int)t->pos);
     status = check_window(op, a, err);
+    if (status == DSFLOW_OK)
+        status = check_layout(op, a, err);
     if (status < 0)
         return status;
     need[DSFLOW_ATTENTION_Q] = need[DSFLOW_ATTENTION_ATT] =
@@ -56,6 +97,8 @@ int dsf_attention_needs(const struct dsflow_op *op, const void *args,
         dsf_matrix((size_t)a->keys, dsf_tile_kvwidth(t));
     need[DSFLOW_ATTENTION_LSE] = dsf_matrix(2, (size_t)t->rows * heads);
     need[DSFLOW_ATTENTION_DELTA] = dsf_rows_of(t, heads);
+    if (a->block > 0)
+        need[DSFLOW_ATTENTION_LAYOUT] = dsf_layout_need(a->layouts, a->blocks);
     return DSFLOW_OK;
 }
 
@@ -85,14 +128,19 @@ static double scores(const struct dsflow_attention_args *a)
     double seen = a->diagonal ? ((double)dsf_tile_length(t) + 1) / 2 : a->keys;
     double pairs = t->rows * seen;
 
+    if (a->block > 0)
+        return a->seen;
     for (size_t i = 0; i < dsf_tile_length(t) && a->window > 0; i++)
         pairs -= (double)t->nseq * (double)hidden(a, i);
     return pairs * t->heads;
 }
 
-/* Those that the kernel packs: from the first one that a query sees on. */
+/* Those that the kernel packs: those of a layout, or from the first one that a
+ * query sees on. */
 static size_t packed_keys(const struct dsflow_attention_args *a)
 {
+    if (a->block > 0)
+        return (size_t)a->packed;
     return keys_of_one(a) - hidden(a, 0) / 16 * 16;
 }
 
@@ -138,6 +186,15 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     cost->bytes = dsf_ports_bytes(c, 0);
 }
 
+/* Where the kernel packs what of a layout. */
+static size_t layout_scratch(const struct dsflow_attention_args *a)
+{
+    if (a->block == 0)
+        return 0;
+    return sizeof(struct dsf_layout_slot) *
+           (keys_of_one(a) / (size_t)a->block + 2);
+}
+
 /* Keys (transposed) and values of a head; a strip of queries, outputs and
  * scores: in fp32, whatever the type of the data. */
 static size_t forward_scratch(const struct dsflow_case *c)
@@ -147,7 +204,8 @@ static size_t forward_scratch(const struct dsflow_case *c)
     size_t keys = packed_keys(a);
 
     return DSF_CELL * (d * dsf_round16(keys) + keys * ldd +
-                       DSF_STRIP_FORWARD * (2 * ldd + DSF_KEY_BLOCK));
+                       DSF_STRIP_FORWARD * (2 * ldd + DSF_KEY_BLOCK)) +
+           layout_scratch(a);
 }
 
 /* A port, by its name in the list of the segment. */
@@ -155,12 +213,14 @@ static size_t forward_scratch(const struct dsflow_case *c)
     DSF_PORT(ATTENTION, port, name, access, __VA_ARGS__)
 #define NARROW .floats = DSFLOW_NARROW
 #define SUM    .floats = DSFLOW_NARROW_SUM
+#define LAYOUT_PORT P(LAYOUT, "layout", R, .dtype = DSFLOW_INT64, .optional = 1)
 
 DSF_SEGMENT_OP(attention, forward, FORWARD, struct dsflow_attention_args,
                .summary = "attention of a tile of queries to a tile of keys",
                .cost = cost, .scratch = forward_scratch,
                DSFLOW_PORTS(P(Q, "q", R, NARROW), P(KV, "kv", R, NARROW),
-                            P(ATT, "att", RW, SUM), P(LSE, "lse", RW)));
+                            P(ATT, "att", RW, SUM), P(LSE, "lse", RW),
+                            LAYOUT_PORT));
 
 /* Keys and values transposed, keys, gradients of both; a strip of queries,
  * gradients of outputs and of queries, scores and their gradients. */
@@ -171,7 +231,8 @@ static size_t backward_input_scratch(const struct dsflow_case *c)
     size_t keys = packed_keys(a);
 
     return DSF_CELL * (2 * d * dsf_round16(keys) + 3 * keys * ldd +
-                       DSF_STRIP_BACKWARD * (3 * ldd + 2 * DSF_KEY_BLOCK));
+                       DSF_STRIP_BACKWARD * (3 * ldd + 2 * DSF_KEY_BLOCK)) +
+           layout_scratch(a);
 }
 
 DSF_SEGMENT_OP(attention, backward_input, BACKWARD_INPUT,
@@ -181,4 +242,4 @@ DSF_SEGMENT_OP(attention, backward_input, BACKWARD_INPUT,
                DSFLOW_PORTS(P(Q, "q", R, NARROW), P(KV, "kv", R, NARROW),
                             P(LSE, "lse", R), P(DATT, "datt", R, NARROW),
                             P(DELTA, "delta", R), P(DQ, "dq", RW, SUM),
-                            P(DKV, "dkv", RW, SUM)));
+                            P(DKV, "dkv", RW, SUM), LAYOUT_PORT));

@@ -5,6 +5,9 @@
 
 #include "unit/codelets/segment.h"
 
+#include "base/random.h"
+#include "tasks/attention_layout.h"
+
 static inline struct dsflow_tile shape(int32_t nseq, int32_t heads,
                                        int32_t kv_heads, int32_t head_dim)
 {
@@ -27,7 +30,9 @@ struct sequence {
     struct dsflow_tile tile;
     enum dsflow_dtype type; /* of q, kv and datt; 0: fp32 */
     int ntiles;
-    int32_t window; /* 0: none */
+    int32_t window;                     /* 0: none */
+    struct dsf_attention_layout layout; /* without bits: none */
+    struct tensor bits;                 /* the same, as tasks have it */
     int32_t rows[MOST_TILES], pos[MOST_TILES];
     struct tensor q[MOST_TILES], kv[MOST_TILES], att[MOST_TILES],
         lse[MOST_TILES], datt[MOST_TILES], delta[MOST_TILES], dq[MOST_TILES],
@@ -76,6 +81,49 @@ static inline void sequence_free(struct sequence *s)
     }
     free(s->y);
     free(s->lsum);
+    if (s->layout.bits != NULL)
+        tensor_free(&s->bits);
+    dsf_attention_layout_free(&s->layout);
+}
+
+/* A layout of random blocks, about one of `of`; each row sees its own, or one
+ * before it. */
+static inline void sequence_lay_out(struct sequence *s, int32_t block,
+                                    int32_t heads, int32_t of, uint64_t seed)
+{
+    const int32_t last = s->ntiles - 1;
+    struct dsf_attention_layout *l = &s->layout;
+    size_t words;
+
+    l->block = block;
+    l->blocks = (s->pos[last] + s->rows[last] + block - 1) / block;
+    l->heads = heads;
+    words = dsf_layout_words((size_t)l->blocks);
+    l->bits = calloc(dsf_attention_layout_bytes(l), 1);
+    assert_non_null(l->bits);
+    for (int32_t i = 0; i < heads * l->blocks; i++) {
+        const int32_t r = i % l->blocks;
+        uint64_t *row = l->bits + (size_t)i * words;
+        const int32_t own = of > 1 && r > 0 && s->window == 0 ? r - 1 : r;
+
+        row[own / 64] |= (uint64_t)1 << own % 64;
+        for (int32_t c = 0; c <= r; c++)
+            if (dsf_random(&seed) % (uint64_t)of == 0)
+                row[c / 64] |= (uint64_t)1 << c % 64;
+    }
+    s->bits = tensor_unset(dsf_attention_layout_bytes(l) / sizeof(float));
+    memcpy(s->bits.f, l->bits, dsf_attention_layout_bytes(l));
+}
+
+/* Is the block of a query and that of a key, of their sequence, on? */
+static inline int is_on(const struct sequence *s, size_t h, size_t query,
+                        size_t key)
+{
+    const struct dsf_layout l = dsf_attention_layout_of(&s->layout);
+    const size_t c = l.block > 0 ? key / l.block : 0;
+
+    return l.bits == NULL ||
+           (dsf_layout_row(&l, h, query / l.block)[c / 64] >> c % 64 & 1);
 }
 
 /* Row `p` of all the rows, as a row of a tile. */
@@ -112,6 +160,8 @@ static inline void attend(const struct sequence *s, size_t row, size_t begin,
     for (size_t j = first; j <= row; j++) {
         const double *k = row_of(s, s->kv, j, nkv) + g * d;
 
+        if (!is_on(s, h, row - begin, j - begin))
+            continue;
         top = fmax(top, dot_ref(q, k, d) / sqrt((double)d));
     }
     memset(y, 0, d * sizeof(double));
@@ -119,6 +169,8 @@ static inline void attend(const struct sequence *s, size_t row, size_t begin,
         const double *k = row_of(s, s->kv, j, nkv) + g * d, *v = k + nkv / 2;
         double p = exp(dot_ref(q, k, d) / sqrt((double)d) - top);
 
+        if (!is_on(s, h, row - begin, j - begin))
+            continue;
         sum += p;
         for (size_t i = 0; i < d; i++)
             y[i] += p * v[i];
@@ -132,8 +184,32 @@ static inline void attend(const struct sequence *s, size_t row, size_t begin,
 static inline int sees(const struct sequence *s, int i, int k)
 {
     const int32_t last = s->pos[k] + s->rows[k] - 1;
+    int any = s->layout.bits == NULL;
 
-    return k == i || s->window == 0 || s->pos[i] - last < s->window;
+    for (int32_t h = 0; h < s->layout.heads; h++)
+        for (int32_t q = s->pos[i]; q < s->pos[i] + s->rows[i] && !any; q++)
+            for (int32_t key = s->pos[k]; key <= last && !any; key++)
+                any = is_on(s, (size_t)h, (size_t)q, (size_t)key) &&
+                      (s->window == 0 || q - key < s->window);
+    return k == i || (any && (s->window == 0 || s->pos[i] - last < s->window));
+}
+
+static inline int first_tile(const struct sequence *s, int i)
+{
+    int k = 0;
+
+    while (!sees(s, i, k))
+        k++;
+    return k;
+}
+
+static inline int last_tile(const struct sequence *s, int k)
+{
+    int i = s->ntiles - 1;
+
+    while (!sees(s, i, k))
+        i--;
+    return i;
 }
 
 static inline struct dsflow_attention_args pair_args(const struct sequence *s,
@@ -143,36 +219,32 @@ static inline struct dsflow_attention_args pair_args(const struct sequence *s,
         .tile = s->tile,
         .keys = s->rows[k],
         .diagonal = k == i,
-        .first = k == 0 || !sees(s, i, k - 1),
+        .first = k == first_tile(s, i),
         .last = k == i,
         .first_q = k == i,
-        .first_kv = i == s->ntiles - 1 || !sees(s, i + 1, k),
+        .first_kv = i == last_tile(s, k),
         .window = s->window,
-        .key_pos = s->window > 0 ? s->pos[k] : 0,
+        .key_pos = s->window > 0 || s->layout.bits != NULL ? s->pos[k] : 0,
     };
 
     a.tile.rows = s->rows[i];
     a.tile.pos = s->pos[i];
+    if (s->layout.bits != NULL)
+        dsf_attention_lay_out(&s->layout, 0, &a);
     return a;
 }
 
-static inline int first_tile(const struct sequence *s, int i)
+/* A layout is the last port: not where a task sees all keys. */
+static inline void run_pair(const struct dsflow_codelet *codelet,
+                            const struct dsflow_attention_args *a, unsigned n,
+                            const struct on *ports)
 {
-    int k = i;
-
-    while (k > 0 && sees(s, i, k - 1))
-        k--;
-    return k;
+    run(codelet, a, 0, a->block > 0 ? n : n - 1, ports);
 }
-
-static inline int last_tile(const struct sequence *s, int k)
-{
-    int i = k;
-
-    while (i + 1 < s->ntiles && sees(s, i + 1, k))
-        i++;
-    return i;
-}
+#define RUN_PAIR(codelet, args, ...)                                           \
+    run_pair(codelet, args,                                                    \
+             sizeof((struct on[]){ __VA_ARGS__ }) / sizeof(struct on),         \
+             (struct on[]){ __VA_ARGS__ })
 
 /* Of what one task does alone, that of the sequence; of sums, fp32. */
 static inline enum dsflow_dtype type_of(const struct sequence *s, int alone)
@@ -189,11 +261,12 @@ static inline void forward_by(struct sequence *s,
 
             if (!sees(s, i, k))
                 continue;
-            RUN(codelet, &a, { DSFLOW_ATTENTION_Q, &s->q[i], s->type },
-                { DSFLOW_ATTENTION_KV, &s->kv[k], s->type },
-                { DSFLOW_ATTENTION_ATT, &s->att[i],
-                  type_of(s, first_tile(s, i) == i) },
-                { DSFLOW_ATTENTION_LSE, &s->lse[i] });
+            RUN_PAIR(codelet, &a, { DSFLOW_ATTENTION_Q, &s->q[i], s->type },
+                     { DSFLOW_ATTENTION_KV, &s->kv[k], s->type },
+                     { DSFLOW_ATTENTION_ATT, &s->att[i],
+                       type_of(s, first_tile(s, i) == i) },
+                     { DSFLOW_ATTENTION_LSE, &s->lse[i] },
+                     { DSFLOW_ATTENTION_LAYOUT, &s->bits });
         }
     }
 }
@@ -221,15 +294,16 @@ static inline void backward_by(struct sequence *s,
 
             if (!sees(s, i, k))
                 continue;
-            RUN(codelet, &a, { DSFLOW_ATTENTION_Q, &s->q[i], s->type },
-                { DSFLOW_ATTENTION_KV, &s->kv[k], s->type },
-                { DSFLOW_ATTENTION_DATT, &s->datt[i], s->type },
-                { DSFLOW_ATTENTION_LSE, &s->lse[i] },
-                { DSFLOW_ATTENTION_DELTA, &s->delta[i] },
-                { DSFLOW_ATTENTION_DQ, &s->dq[i],
-                  type_of(s, first_tile(s, i) == i) },
-                { DSFLOW_ATTENTION_DKV, &s->dkv[k],
-                  type_of(s, last_tile(s, k) == k) });
+            RUN_PAIR(codelet, &a, { DSFLOW_ATTENTION_Q, &s->q[i], s->type },
+                     { DSFLOW_ATTENTION_KV, &s->kv[k], s->type },
+                     { DSFLOW_ATTENTION_DATT, &s->datt[i], s->type },
+                     { DSFLOW_ATTENTION_LSE, &s->lse[i] },
+                     { DSFLOW_ATTENTION_DELTA, &s->delta[i] },
+                     { DSFLOW_ATTENTION_DQ, &s->dq[i],
+                       type_of(s, first_tile(s, i) == i) },
+                     { DSFLOW_ATTENTION_DKV, &s->dkv[k],
+                       type_of(s, last_tile(s, k) == k) },
+                     { DSFLOW_ATTENTION_LAYOUT, &s->bits });
         }
     }
 }

@@ -19,13 +19,20 @@ static double objective(void *user)
     return sum;
 }
 
-static void check_window(struct dsflow_tile t, int32_t window, int ntiles,
-                         const int32_t *rows)
+struct layout {
+    int32_t block, heads, of;
+};
+
+static void check_layout(struct dsflow_tile t, struct layout layout,
+                         int32_t window, int ntiles, const int32_t *rows)
 {
     struct sequence s = sequence_new(t, ntiles, rows);
     size_t heads = (size_t)t.heads, nq = dsf_tile_qwidth(&t);
 
     s.window = window;
+    if (layout.block > 0)
+        sequence_lay_out(&s, layout.block, layout.heads, layout.of,
+                         (uint64_t)rows[0]);
     objective(&s);
     forward(&s);
     for (int i = 0; i < ntiles; i++) {
@@ -40,6 +47,12 @@ static void check_window(struct dsflow_tile t, int32_t window, int ntiles,
         check_gradient(objective, &s, s.kv[i].d, s.dkv[i].f, s.kv[i].n, "kv");
     }
     sequence_free(&s);
+}
+
+static void check_window(struct dsflow_tile t, int32_t window, int ntiles,
+                         const int32_t *rows)
+{
+    check_layout(t, (struct layout){ 0 }, window, ntiles, rows);
 }
 
 static void check_sequence(struct dsflow_tile t, int ntiles,
@@ -66,6 +79,104 @@ static void check_windows(void)
 static void a_window_hides_what_is_before_it(void **state)
 {
     with_every_isa(check_windows);
+}
+
+#define LAYOUT(block, heads, of)                                               \
+    (struct layout)                                                            \
+    {                                                                          \
+        block, heads, of                                                       \
+    }
+
+static void check_layouts(void)
+{
+    check_layout(shape(1, 1, 1, 4), LAYOUT(16, 1, 3), 0, 1, (int32_t[]){ 64 });
+    check_layout(shape(1, 3, 1, 7), LAYOUT(16, 3, 4), 0, 1, (int32_t[]){ 150 });
+    check_layout(shape(3, 2, 2, 20), LAYOUT(16, 2, 2), 0, 1,
+                 (int32_t[]){ 144 });
+    check_layout(shape(1, 4, 2, 6), LAYOUT(16, 4, 6), 0, 4,
+                 (int32_t[]){ 64, 64, 64, 64 });
+    check_layout(shape(1, 4, 2, 6), LAYOUT(16, 1, 9), 0, 5,
+                 (int32_t[]){ 48, 48, 48, 48, 20 });
+    check_layout(shape(1, 2, 1, 16), LAYOUT(64, 2, 3), 0, 4,
+                 (int32_t[]){ 48, 48, 48, 48 });
+    check_layout(shape(1, 2, 2, 8), LAYOUT(32, 2, 2), 0, 4,
+                 (int32_t[]){ 1, 50, 7, 26 });
+    check_layout(shape(1, 2, 1, 5), LAYOUT(16, 1, 1), 0, 1, (int32_t[]){ 270 });
+    check_layout(shape(1, 1, 1, 5), LAYOUT(128, 1, 2), 0, 2,
+                 (int32_t[]){ 200, 100 });
+    check_layout(shape(1, 2, 1, 8), LAYOUT(16, 2, 3), 21, 3,
+                 (int32_t[]){ 48, 48, 31 });
+    check_layout(shape(1, 2, 1, 8), LAYOUT(32, 1, 2), 50, 1,
+                 (int32_t[]){ 150 });
+}
+
+static void blocks_that_are_off_are_not_seen(void **state)
+{
+    with_every_isa(check_layouts);
+}
+
+/* What the sums of a row are made of does not depend on how keys are packed. */
+static void check_all_on(void)
+{
+    struct dsflow_tile t = shape(1, 4, 2, 20);
+    struct sequence all = sequence_new(t, 2, (int32_t[]){ 208, 99 });
+    struct sequence on = sequence_new(t, 2, (int32_t[]){ 208, 99 });
+
+    sequence_lay_out(&on, 16, 1, 1, 1);
+    on.layout.block = 16;
+    forward(&all);
+    fill_delta(&all);
+    backward(&all);
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k <= i; k++) {
+            struct dsflow_attention_args a = pair_args(&on, i, k);
+
+            assert_int_equal(a.block, 0); /* it is left out */
+            a.block = 16;
+            a.blocks = on.layout.blocks;
+            a.layouts = 1;
+            a.packed = (on.rows[k] + 15) / 16 * 16;
+            run_pair(&dsf_codelet_attention_forward, &a, 5,
+                     (struct on[]){ { DSFLOW_ATTENTION_Q, &on.q[i] },
+                                    { DSFLOW_ATTENTION_KV, &on.kv[k] },
+                                    { DSFLOW_ATTENTION_ATT, &on.att[i] },
+                                    { DSFLOW_ATTENTION_LSE, &on.lse[i] },
+                                    { DSFLOW_ATTENTION_LAYOUT, &on.bits } });
+        }
+    fill_delta(&on);
+    for (int i = 1; i >= 0; i--)
+        for (int k = i; k >= 0; k--) {
+            struct dsflow_attention_args a = pair_args(&on, i, k);
+
+            a.block = 16;
+            a.blocks = on.layout.blocks;
+            a.layouts = 1;
+            a.packed = (on.rows[k] + 15) / 16 * 16;
+            run_pair(&dsf_codelet_attention_backward_input, &a, 8,
+                     (struct on[]){ { DSFLOW_ATTENTION_Q, &on.q[i] },
+                                    { DSFLOW_ATTENTION_KV, &on.kv[k] },
+                                    { DSFLOW_ATTENTION_DATT, &on.datt[i] },
+                                    { DSFLOW_ATTENTION_LSE, &on.lse[i] },
+                                    { DSFLOW_ATTENTION_DELTA, &on.delta[i] },
+                                    { DSFLOW_ATTENTION_DQ, &on.dq[i] },
+                                    { DSFLOW_ATTENTION_DKV, &on.dkv[k] },
+                                    { DSFLOW_ATTENTION_LAYOUT, &on.bits } });
+        }
+    for (int i = 0; i < 2; i++) {
+        assert_memory_equal(on.att[i].f, all.att[i].f,
+                            all.att[i].n * sizeof(float));
+        assert_memory_equal(on.dq[i].f, all.dq[i].f,
+                            all.dq[i].n * sizeof(float));
+        assert_memory_equal(on.dkv[i].f, all.dkv[i].f,
+                            all.dkv[i].n * sizeof(float));
+    }
+    sequence_free(&all);
+    sequence_free(&on);
+}
+
+static void all_blocks_give_the_bits_of_no_layout(void **state)
+{
+    with_every_isa(check_all_on);
 }
 
 static void check_shapes(void)
@@ -189,6 +300,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_and_gradients_are_those_of_double_precision),
         cmocka_unit_test(a_window_hides_what_is_before_it),
+        cmocka_unit_test(blocks_that_are_off_are_not_seen),
+        cmocka_unit_test(all_blocks_give_the_bits_of_no_layout),
         cmocka_unit_test(tiles_do_not_change_the_result),
         cmocka_unit_test(large_scores_do_not_overflow),
         cmocka_unit_test(what_does_not_agree_is_refused),

@@ -234,6 +234,7 @@ static void check_sizes(const struct dsf_model *model, int l,
     for (unsigned p = 0; p < s->nports; p++) {
         struct dsflow_need need = dsf_segment_need(s, &site, p);
         bool none = s->ports[p].from == DSFLOW_FROM_NOTHING ||
+                    s->ports[p].from == DSFLOW_FROM_LAYOUT ||
                     (s->ports[p].from == DSFLOW_FROM_ROPE && !model->dims.rope);
 
         if ((need.rows * need.cols == 0) != none)

@@ -1,0 +1,123 @@
+/* layout.c - which blocks of keys a task of sparse attention packs, and how
+ * many pairs of a query and a key it is for. */
+#include "kernels/layout.h"
+
+size_t dsf_layout_next(const uint64_t *row, size_t c, size_t end)
+{
+    while (c < end) {
+        const uint64_t left = row[c / 64] >> c % 64;
+
+        if (left != 0) {
+            c += (size_t)__builtin_ctzll(left);
+            return c < end ? c : end;
+        }
+        c = (c / 64 + 1) * 64;
+    }
+    return end;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t most(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The blocks of queries of a tile: from *row to the one returned. */
+static size_t rows_of(const struct dsf_layout *l,
+                      const struct dsf_layout_pair *p, size_t *row)
+{
+    *row = p->pos / l->block;
+    return (p->pos + p->queries + l->block - 1) / l->block;
+}
+
+/* How many of the keys the window hides from all queries. */
+static size_t hidden(const struct dsf_layout_pair *p)
+{
+    const size_t before = p->window + p->key_pos;
+
+    return p->window > 0 && p->pos + 1 > before ? p->pos + 1 - before : 0;
+}
+
+static int is_seen(const struct dsf_layout *l, const struct dsf_layout_pair *p,
+                   size_t head, size_t heads, size_t column)
+{
+    size_t row, end = rows_of(l, p, &row);
+
+    for (; row < end; row++)
+        for (size_t h = head; h < head + heads; h++)
+            if (dsf_layout_row(l, h, row)[column / 64] >> column % 64 & 1)
+                return 1;
+    return 0;
+}
+
+size_t dsf_layout_pack(const struct dsf_layout *l,
+                       const struct dsf_layout_pair *p, size_t head,
+                       size_t heads, struct dsf_layout_slot *slots)
+{
+    const size_t first = dsf_layout_first(l, p), end = dsf_layout_end(l, p);
+    const size_t none = hidden(p);
+    size_t at = 0;
+
+    heads = l->apart == 0 ? 1 : heads;
+    for (size_t c = first; c < end; c++) {
+        size_t key = most(c * l->block, p->key_pos) - p->key_pos;
+        size_t until = least((c + 1) * l->block - p->key_pos, p->keys), n;
+
+        if (none > key)
+            key = least(key + (none - key) / 16 * 16, until);
+        n = none < until && is_seen(l, p, head, heads, c) ? until - key : 0;
+        if (slots != NULL)
+            slots[c - first] =
+                (struct dsf_layout_slot){ (uint32_t)key, (uint32_t)n,
+                                          (uint32_t)at };
+        at += (n + 15) / 16 * 16;
+    }
+    return at;
+}
+
+/* Of the queries q .. q_end and the keys k .. k_end of a sequence. */
+static double count_block(size_t q, size_t q_end, size_t k, size_t k_end,
+                          size_t window)
+{
+    double n = 0;
+
+    if (k_end <= q + 1 && (window == 0 || q_end - k <= window))
+        return (double)(q_end - q) * (double)(k_end - k);
+    for (; q < q_end; q++) {
+        const size_t hides = window > 0 && q + 1 > window ? q + 1 - window : 0;
+        const size_t from = most(k, hides), to = least(k_end, q + 1);
+
+        n += to > from ? (double)(to - from) : 0;
+    }
+    return n;
+}
+
+double dsf_layout_count(const struct dsf_layout *l,
+                        const struct dsf_layout_pair *p, size_t head,
+                        size_t heads)
+{
+    const size_t first = dsf_layout_first(l, p), end = dsf_layout_end(l, p);
+    const size_t each = l->apart == 0 ? 1 : heads, b = l->block;
+    double n = 0;
+
+    for (size_t h = head; h < head + each; h++) {
+        size_t r, last = rows_of(l, p, &r);
+
+        for (; r < last; r++) {
+            const uint64_t *row = dsf_layout_row(l, h, r);
+
+            for (size_t c = dsf_layout_next(row, first, end); c < end;
+                 c = dsf_layout_next(row, c + 1, end))
+                n += count_block(most(r * b, p->pos),
+                                 least((r + 1) * b, p->pos + p->queries),
+                                 most(c * b, p->key_pos),
+                                 least((c + 1) * b, p->key_pos + p->keys),
+                                 p->window);
+        }
+    }
+    return n * (double)(heads / each);
+}
