@@ -64,7 +64,8 @@ struct dsflow_data_spec {
 
     /* Parameters, gradients and states: what they are of. */
     int32_t unit; /* of the model, from 0; -1: none */
-    int32_t part; /* of a unit that is split among tensor ranks */
+    int32_t part; /* of a unit that is split among tensor ranks; of a constant of
+                     integers: which layout of attention it is */
     int64_t at;   /* of its first element, within the part */
     int64_t block; /* elements: it may be cut at multiples of this */
 

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "config/when.h"
 #include "plan/programs.h"
+#include "plan/sight.h"
 #include "plan/stretch.h"
 
 #include <stdarg.h>
@@ -94,7 +95,12 @@ double dsf_plan_tasks(const struct dsflow_plan *plan)
         const double window = dsf_model_layer(plan->model, l)->dims.window;
         const double seen = 2 * (window / plan->tiles[0].rows + 1);
 
-        pairs += window > 0 && seen < pieces ? seen : pieces;
+        int32_t number;
+
+        if (dsf_plan_layout_of(plan, l, &number) != NULL)
+            pairs += 2 * dsf_plan_pairs(plan, l) / plan->ntiles - 1;
+        else
+            pairs += window > 0 && seen < pieces ? seen : pieces;
     }
     return ranks * plan->nmicro * plan->ntiles *
            (AROUND + layers * (OF_LAYER + 1) + pairs);
@@ -106,12 +112,6 @@ static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
     int32_t context = plan->model->dims.context;
     int status;
 
-    if (strcmp(job->sparse.mode, "dense") != 0)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "sparse_attention", "mode",
-                            "\"%s\": expected \"dense\": this version shows "
-                            "other layouts (dsflow plan --layout) and computes "
-                            "none of them",
-                            job->sparse.mode);
     plan->sequence = dsf_plan_sequence(job, plan->model);
     if (plan->sequence > context)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "sequence",
@@ -132,7 +132,7 @@ static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "tile",
                             "%d tiles of a micro-batch: expected at most %d",
                             plan->ntiles, INT16_MAX);
-    return DSFLOW_OK;
+    return dsf_sight_new(plan, err);
 }
 
 static int set_mesh(struct dsflow_plan *plan, struct dsflow_err *err)
@@ -210,6 +210,7 @@ void dsf_plan_free(struct dsflow_plan *plan)
     free(plan->chunk_of);
     free(plan->activation_slots);
     free(plan->grad_slots);
+    dsf_sight_free(plan->sight);
     dsf_plan_free_programs(plan);
     dsf_kept_free(&plan->kept);
     free(plan);

@@ -64,6 +64,8 @@ struct dsflow_plan {
     int32_t depth;           /* … layers */
     int32_t logits;          /* ring of logits of a data rank, in tiles */
 
+    struct dsf_sight *sight; /* sight.h; NULL: layers have no layouts */
+
     struct dsf_kept_list kept; /* between steps */
 
     struct dsf_plan_program *programs; /* of several for a step, the last */

@@ -1,23 +1,414 @@
 /* sight.c - which tiles of keys a tile of queries sees in a layer. */
 #include "plan/sight.h"
 
+#include "base/alloc.h"
+#include "config/layer_list.h"
 #include "plan/stretch.h"
+#include "tasks/sparsity.h"
 
-static int32_t window_of(const struct dsflow_plan *plan, int32_t l,
-                         const struct dsflow_segment *segment)
+#include <stdlib.h>
+#include <string.h>
+
+/* What the tiles of a sequence see of each other. Those of all sequences are
+ * cut alike, and are numbered within theirs. */
+struct table {
+    bool *sees;            /* [ntiles][ntiles], by queries and keys */
+    int32_t *first, *last; /* [ntiles]: the first seen, the last that sees */
+};
+
+/* A layout with a window. */
+struct sight_of {
+    int32_t layout, window;
+    double pairs;        /* of a query and a key, in all heads */
+    struct table *table; /* [1 + parts]: of all heads, of those of each part */
+};
+
+struct dsf_sight {
+    struct dsf_attention_layout *layouts;
+    int32_t nlayouts;
+    struct sight_of *of;
+    int32_t nof;
+    int32_t *layer;       /* [layers]: of which `of`; -1: all blocks are seen */
+    int32_t ntiles;       /* of a sequence */
+    int32_t ntables, parts; /* of each `of`; among how many heads are shared */
+};
+
+static int32_t window_of(const struct dsflow_plan *plan, int32_t l)
 {
-    return segment == &dsf_segment_attention
-               ? dsf_model_layer(plan->model, l)->dims.window
-               : 0;
+    return dsf_model_layer(plan->model, l)->dims.window;
 }
 
-/* The first query and the last key of two tiles are the nearest. */
+/* --- tables --------------------------------------------------------------- */
+
+/* The first token of tile `t` of a sequence; that behind the last one is there,
+ * too. */
+static int64_t begin_of(const struct dsflow_plan *plan, int32_t t)
+{
+    return t < plan->sight->ntiles ? plan->tiles[t].pos : plan->sequence;
+}
+
+/* The tile of a sequence that has a token. */
+static int32_t tile_at(const struct dsflow_plan *plan, int64_t token)
+{
+    int32_t first = 0, end = plan->sight->ntiles;
+
+    while (end - first > 1) {
+        const int32_t middle = first + (end - first) / 2;
+
+        if (begin_of(plan, middle) <= token)
+            first = middle;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+/* Queries of block `row` see keys of block `column`: the tiles of both. Of two
+ * of them the first query and the last key are the nearest. */
+static void mark(const struct dsflow_plan *plan, const struct sight_of *of,
+                 struct table *table, int64_t row, int64_t column)
+{
+    const struct dsf_sight *s = plan->sight;
+    const int64_t block = s->layouts[of->layout].block;
+    const int64_t q_end = (row + 1) * block, k_end = (column + 1) * block;
+    const int32_t last = tile_at(plan, q_end - 1);
+    const int32_t first_key = tile_at(plan, column * block);
+    const int32_t last_key = tile_at(plan, k_end - 1);
+
+    for (int32_t t = tile_at(plan, row * block); t <= last; t++)
+        for (int32_t k = first_key; k <= last_key && k <= t; k++) {
+            const int64_t q = row * block > begin_of(plan, t)
+                                  ? row * block
+                                  : begin_of(plan, t);
+            const int64_t end = begin_of(plan, k + 1);
+            const int64_t key = (k_end < end ? k_end : end) - 1;
+
+            if (of->window == 0 || q - key < of->window)
+                table->sees[t * s->ntiles + k] = true;
+        }
+}
+
+static void mark_head(const struct dsflow_plan *plan, const struct sight_of *of,
+                      struct table *table, int32_t head)
+{
+    const struct dsf_layout l =
+        dsf_attention_layout_of(&plan->sight->layouts[of->layout]);
+    const size_t n = (size_t)plan->sight->layouts[of->layout].blocks;
+
+    for (size_t r = 0; r < n; r++) {
+        const uint64_t *row = dsf_layout_row(&l, (size_t)head, r);
+
+        for (size_t c = dsf_layout_next(row, 0, n); c < n;
+             c = dsf_layout_next(row, c + 1, n))
+            mark(plan, of, table, (int64_t)r, (int64_t)c);
+    }
+}
+
+/* Which are the first, and the last? */
+static void close_table(const struct dsf_sight *s, struct table *table)
+{
+    const int32_t n = s->ntiles;
+
+    for (int32_t t = 0; t < n; t++) {
+        table->sees[t * n + t] = true;
+        for (int32_t k = t; k >= 0; k--)
+            if (table->sees[t * n + k]) {
+                table->first[t] = k;
+                table->last[k] = t;
+            }
+    }
+}
+
+static void fill_table(const struct dsflow_plan *plan,
+                       const struct sight_of *of, struct table *table,
+                       int32_t head, int32_t heads)
+{
+    const struct dsf_sight *s = plan->sight;
+    const size_t n = (size_t)s->ntiles;
+
+    table->sees = dsf_xcalloc(n * n, sizeof(*table->sees));
+    table->first = dsf_xcalloc(n, sizeof(*table->first));
+    table->last = dsf_xcalloc(n, sizeof(*table->last));
+    for (int32_t h = head; h < head + heads; h++)
+        mark_head(plan, of, table, h);
+    close_table(s, table);
+}
+
+/* Pairs of a query and a key that see each other. */
+static double count_pairs(const struct dsflow_plan *plan,
+                          const struct sight_of *of)
+{
+    const struct dsf_attention_layout *layout =
+        &plan->sight->layouts[of->layout];
+    const struct dsf_layout l = dsf_attention_layout_of(layout);
+    const struct dsf_layout_pair all = { 0, (size_t)plan->sequence, 0,
+                                         (size_t)plan->sequence,
+                                         (size_t)of->window };
+
+    return dsf_layout_count(&l, &all, 0, (size_t)layout->heads) / layout->heads;
+}
+
+/* Heads that all have the same layout are not told apart. */
+static void fill_tables(const struct dsflow_plan *plan, struct sight_of *of)
+{
+    const struct dsf_sight *s = plan->sight;
+    const int32_t heads = s->layouts[of->layout].heads;
+
+    of->pairs = count_pairs(plan, of);
+    of->table = dsf_xcalloc((size_t)s->ntables, sizeof(*of->table));
+    fill_table(plan, of, &of->table[0], 0, heads);
+    for (int32_t p = 0; p + 1 < s->ntables; p++) {
+        const int32_t each = heads > 1 ? heads / s->parts : 1;
+
+        fill_table(plan, of, &of->table[1 + p], heads > 1 ? p * each : 0, each);
+    }
+}
+
+/* --- layouts -------------------------------------------------------------- */
+
+static int fail(const struct dsflow_plan *plan, struct dsflow_err *err,
+                const char *key, const char *text)
+{
+    return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "sparse_attention", key,
+                        "%s", text);
+}
+
+/* A window may leave a query none of the blocks of its row. */
+static int check_row(const struct dsflow_plan *plan, int32_t l,
+                     const struct dsf_attention_layout *layout, int32_t head,
+                     int32_t row, struct dsflow_err *err)
+{
+    const struct dsf_layout of = dsf_attention_layout_of(layout);
+    const uint64_t *bits = dsf_layout_row(&of, (size_t)head, (size_t)row);
+    const int32_t window = window_of(plan, l);
+    int32_t column = row;
+
+    while (!(bits[column / 64] >> column % 64 & 1))
+        column--;
+    if (column == row || window == 0 || (row - column) * layout->block < window)
+        return DSFLOW_OK;
+    return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "sparse_attention",
+                        "mode",
+                        "\"%s\": row %d of head %d sees block %d at most: its "
+                        "queries would see nothing with the window of layer "
+                        "%d, %d tokens",
+                        plan->job->sparse.mode, (int)row, (int)head,
+                        (int)column, (int)l, (int)window);
+}
+
+static int check_rows(const struct dsflow_plan *plan, int32_t l,
+                      const struct dsf_attention_layout *layout,
+                      struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (int32_t h = 0; h < layout->heads; h++)
+        for (int32_t r = 0; r < layout->blocks && status == DSFLOW_OK; r++)
+            status = check_row(plan, l, layout, h, r, err);
+    return status;
+}
+
+/* Which layout is this one? It is freed where it is there already. */
+static int32_t keep_layout(struct dsf_sight *s,
+                           struct dsf_attention_layout *layout)
+{
+    for (int32_t i = 0; i < s->nlayouts; i++)
+        if (dsf_attention_layout_equal(&s->layouts[i], layout)) {
+            dsf_attention_layout_free(layout);
+            return i;
+        }
+    s->layouts =
+        dsf_xrealloc(s->layouts, (size_t)s->nlayouts + 1, sizeof(*s->layouts));
+    s->layouts[s->nlayouts] = *layout;
+    return s->nlayouts++;
+}
+
+static int32_t keep_sight(const struct dsflow_plan *plan, int32_t layout,
+                          int32_t window)
+{
+    struct dsf_sight *s = plan->sight;
+
+    for (int32_t i = 0; i < s->nof; i++)
+        if (s->of[i].layout == layout && s->of[i].window == window)
+            return i;
+    s->of = dsf_xrealloc(s->of, (size_t)s->nof + 1, sizeof(*s->of));
+    s->of[s->nof] = (struct sight_of){ .layout = layout, .window = window };
+    fill_tables(plan, &s->of[s->nof]);
+    return s->nof++;
+}
+
+static int lay_out(struct dsflow_plan *plan, int32_t l, struct dsflow_err *err)
+{
+    struct dsf_attention_layout layout;
+    int status = dsf_attention_layout_make(
+        plan->job, dsf_model_layer(plan->model, l)->dims.heads, l,
+        plan->sequence, &layout, err);
+
+    if (status < 0)
+        return status;
+    status = check_rows(plan, l, &layout, err);
+    plan->sight->layer[l] =
+        keep_sight(plan, keep_layout(plan->sight, &layout), window_of(plan, l));
+    return status;
+}
+
+/* Queries of a causal model see nothing behind them. */
+static int check_direction(const struct dsflow_plan *plan,
+                           struct dsflow_err *err)
+{
+    const struct dsf_job *job = plan->job;
+    const struct dsflow_sparsity *s = dsflow_sparsity_find(job->sparse.mode);
+
+    if (job->sparse.attention == DSF_SPARSE_UNIDIRECTIONAL ||
+        (job->sparse.attention == DSF_SPARSE_AUTO && s->causal))
+        return DSFLOW_OK;
+    return fail(plan, err, "attention",
+                job->sparse.attention == DSF_SPARSE_AUTO
+                    ? "\"auto\", which is \"bidirectional\" in this mode: "
+                      "expected \"unidirectional\": tokens of these models do "
+                      "not see those behind them"
+                    : "\"bidirectional\": expected \"unidirectional\": tokens "
+                      "of these models do not see those behind them");
+}
+
+static int read_layers(const struct dsflow_plan *plan, bool *on,
+                       struct dsflow_err *err)
+{
+    const char *text = plan->job->sparse.layers;
+
+    if (dsf_layer_list_read(text, plan->model->layers, on))
+        return DSFLOW_OK;
+    return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "sparse_attention",
+                        "layers", "\"%.60s\": " DSF_LAYER_LIST_EXPECTED, text,
+                        (int)plan->model->layers - 1);
+}
+
+/* What takes the place of attention does not know of layouts. */
+static int check_replaced(const struct dsflow_plan *plan,
+                          struct dsflow_err *err)
+{
+    const struct dsf_job *job = plan->job;
+
+    if (strcmp(job->model.attention, "builtin") == 0)
+        return DSFLOW_OK;
+    return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "attention",
+                        "\"%s\": expected \"builtin\" with "
+                        "sparse_attention.mode = \"%s\": what takes the place "
+                        "of attention sees all tokens",
+                        job->model.attention, job->sparse.mode);
+}
+
+/* How the tiles of a sequence are cut. */
+static struct dsf_sight *begin(const struct dsflow_plan *plan)
+{
+    struct dsf_sight *s = dsf_xcalloc(1, sizeof(*s));
+
+    s->ntiles = 1;
+    while (s->ntiles < plan->ntiles && plan->tiles[s->ntiles].pos > 0)
+        s->ntiles++;
+    s->parts = plan->nparts;
+    s->ntables = plan->nparts > 1 ? 1 + plan->nparts : 1;
+    s->layer = dsf_xcalloc((size_t)plan->model->layers, sizeof(*s->layer));
+    for (int32_t l = 0; l < plan->model->layers; l++)
+        s->layer[l] = -1;
+    return s;
+}
+
+int dsf_sight_new(struct dsflow_plan *plan, struct dsflow_err *err)
+{
+    bool *on;
+    int status;
+
+    if (!dsf_job_is_sparse(plan->job))
+        return DSFLOW_OK;
+    status = check_direction(plan, err);
+    if (status == DSFLOW_OK)
+        status = check_replaced(plan, err);
+    if (status < 0)
+        return status;
+    on = dsf_xcalloc((size_t)plan->model->layers, sizeof(*on));
+    plan->sight = begin(plan);
+    status = read_layers(plan, on, err);
+    for (int32_t l = 0; l < plan->model->layers && status == DSFLOW_OK; l++)
+        if (on[l])
+            status = lay_out(plan, l, err);
+    free(on);
+    return status;
+}
+
+void dsf_sight_free(struct dsf_sight *s)
+{
+    if (s == NULL)
+        return;
+    for (int32_t i = 0; i < s->nof; i++) {
+        for (int32_t p = 0; p < s->ntables; p++) {
+            free(s->of[i].table[p].sees);
+            free(s->of[i].table[p].first);
+            free(s->of[i].table[p].last);
+        }
+        free(s->of[i].table);
+    }
+    for (int32_t i = 0; i < s->nlayouts; i++)
+        dsf_attention_layout_free(&s->layouts[i]);
+    free(s->layouts);
+    free(s->of);
+    free(s->layer);
+    free(s);
+}
+
+/* --- questions ------------------------------------------------------------ */
+
+/* NULL: no layout hides anything. */
+static const struct sight_of *sight_of(const struct dsflow_plan *plan,
+                                       int32_t l)
+{
+    const struct dsf_sight *s = plan->sight;
+
+    return s == NULL || l < 0 || l >= plan->model->layers || s->layer[l] < 0
+               ? NULL
+               : &s->of[s->layer[l]];
+}
+
+static const struct sight_of *seen_by(const struct dsflow_plan *plan, int32_t l,
+                                      const struct dsflow_segment *segment)
+{
+    return segment == &dsf_segment_attention ? sight_of(plan, l) : NULL;
+}
+
+/* The number of a tile in its sequence. */
+static int32_t number_of(const struct dsflow_plan *plan, int32_t t)
+{
+    return t % plan->sight->ntiles;
+}
+
+/* Is tile `t` of a sequence the last of its group that sees the keys of `k`? */
+static bool is_last(const struct dsflow_plan *plan, const struct table *table,
+                    int32_t t, int32_t k)
+{
+    const int32_t n = plan->sight->ntiles;
+
+    if (plan->sequence_groups == 1)
+        return table->last[k] == t;
+    for (int32_t next = t + 1; next < n; next++)
+        if (table->sees[next * n + k] &&
+            dsf_plan_sequence_group(plan, next) ==
+                dsf_plan_sequence_group(plan, t))
+            return false;
+    return true;
+}
+
 bool dsf_plan_sees(const struct dsflow_plan *plan, int32_t l,
                    const struct dsflow_segment *segment, int32_t t, int32_t k)
 {
     const struct dsf_tile_rows *keys = &plan->tiles[k];
-    const int32_t window = window_of(plan, l, segment);
+    const struct sight_of *of = seen_by(plan, l, segment);
+    const int32_t window =
+        segment == &dsf_segment_attention ? window_of(plan, l) : 0;
 
+    if (of != NULL)
+        return of->table[0].sees[number_of(plan, t) * plan->sight->ntiles +
+                                 number_of(plan, k)];
+    /* The first query and the last key of two tiles are the nearest. */
     return window == 0 || t == k ||
            plan->tiles[t].pos - (keys->pos + keys->rows) + 1 < window;
 }
@@ -31,22 +422,125 @@ static bool goes_on(const struct dsflow_plan *plan, int32_t t)
 int32_t dsf_plan_first_seen(const struct dsflow_plan *plan, int32_t l,
                             const struct dsflow_segment *segment, int32_t t)
 {
+    const struct sight_of *of = seen_by(plan, l, segment);
     int32_t k = t;
 
+    if (of != NULL) {
+        const int32_t n = number_of(plan, t);
+
+        return t - (n - of->table[0].first[n]);
+    }
     while (segment->pairs && goes_on(plan, k) &&
            dsf_plan_sees(plan, l, segment, t, k - 1))
         k--;
     return k;
 }
 
+bool dsf_plan_sees_first(const struct dsflow_plan *plan, int32_t l,
+                         const struct dsflow_segment *segment, int32_t t,
+                         int32_t k)
+{
+    const struct sight_of *of = seen_by(plan, l, segment);
+
+    if (of != NULL)
+        return of->table[0].first[number_of(plan, t)] == number_of(plan, k);
+    return plan->tiles[k].pos == 0 ||
+           !dsf_plan_sees(plan, l, segment, t, k - 1);
+}
+
 bool dsf_plan_sees_last(const struct dsflow_plan *plan, int32_t l,
                         const struct dsflow_segment *segment, int32_t t,
                         int32_t k)
 {
+    const struct sight_of *of = seen_by(plan, l, segment);
+
     const int32_t group = dsf_plan_sequence_group(plan, t);
 
+    if (of != NULL)
+        return is_last(plan, &of->table[0], number_of(plan, t),
+                       number_of(plan, k));
     for (int32_t next = t + 1; goes_on(plan, next); next++)
         if (dsf_plan_sequence_group(plan, next) == group)
             return !dsf_plan_sees(plan, l, segment, next, k);
     return true;
+}
+
+const struct dsf_attention_layout *
+dsf_plan_layout_of(const struct dsflow_plan *plan, int32_t l, int32_t *number)
+{
+    const struct sight_of *of = sight_of(plan, l);
+
+    if (of == NULL)
+        return NULL;
+    *number = of->layout;
+    return &plan->sight->layouts[of->layout];
+}
+
+const struct dsf_attention_layout *
+dsf_plan_layout_at(const struct dsflow_plan *plan, int32_t number)
+{
+    const struct dsf_sight *s = plan->sight;
+
+    return s != NULL && number < s->nlayouts ? &s->layouts[number] : NULL;
+}
+
+void dsf_plan_fill_constant(const struct dsflow_plan *plan,
+                            const struct dsflow_data_spec *spec, void *to)
+{
+    const struct dsf_attention_layout *layout;
+
+    if (spec->dtype != DSFLOW_INT64) {
+        dsf_model_rope_table(plan->model, to);
+        return;
+    }
+    layout = dsf_plan_layout_at(plan, spec->part);
+    memcpy(to, layout->bits, dsf_attention_layout_bytes(layout));
+}
+
+bool dsf_plan_sight_part(const struct dsflow_plan *plan, int32_t l, int32_t t,
+                         int32_t part, struct dsflow_attention_args *a)
+{
+    const struct dsf_sight *s = plan->sight;
+    const struct sight_of *of = sight_of(plan, l);
+    const struct table *table;
+    int32_t q, k;
+
+    if (of == NULL)
+        return true;
+    /* What groups of tokens add to the gradients of keys is summed for all
+     * parts alike. */
+    table = &of->table[plan->sequence_groups > 1 ? 0 : 1 + part];
+    q = number_of(plan, t);
+    k = a->diagonal ? q : tile_at(plan, a->key_pos);
+    if (!table->sees[q * s->ntiles + k])
+        return false;
+    a->first = table->first[q] == k;
+    a->first_kv = is_last(plan, table, q, k);
+    dsf_attention_lay_out(&s->layouts[of->layout], part * a->tile.heads, a);
+    return true;
+}
+
+double dsf_plan_keys(const struct dsflow_plan *plan, int32_t l)
+{
+    const struct sight_of *of = sight_of(plan, l);
+
+    return of == NULL ? dsf_model_keys(plan->model, l, plan->sequence)
+                      : 2 * of->pairs / plan->sequence;
+}
+
+double dsf_plan_pairs(const struct dsflow_plan *plan, int32_t l)
+{
+    const struct sight_of *of = sight_of(plan, l);
+    const struct dsf_sight *s = plan->sight;
+    double n = 0;
+
+    if (of == NULL) {
+        for (int32_t t = 0; t < plan->ntiles; t++)
+            n +=
+                t - dsf_plan_first_seen(plan, l, &dsf_segment_attention, t) + 1;
+        return n;
+    }
+    for (int32_t i = 0; i < s->ntiles * s->ntiles; i++)
+        n += of->table[0].sees[i];
+    return n * plan->ntiles / s->ntiles;
 }

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "graph/asked.h"
 #include "plan/partition.h"
+#include "plan/sight.h"
 #include "plan/stretch.h"
 #include "tasks/tasks.h"
 
@@ -26,7 +27,7 @@ static double block_weight(const struct dsflow_plan *plan, int32_t l)
     double kv = (double)d->kv_heads * d->head_dim;
 
     return width * (2 * q + 2 * kv) + width * d->ffn * (d->swiglu ? 3.0 : 2.0) +
-           q * dsf_model_keys(plan->model, l, plan->sequence);
+           q * dsf_plan_keys(plan, l);
 }
 
 static double head_weight(const struct dsflow_plan *plan)

@@ -129,6 +129,16 @@ static dsflow_data_id stream(struct step *s, int l, unsigned i, bool next,
                             of != NULL ? l + 1 : l, t);
 }
 
+/* That of the attention of a layer; no data where it has none. */
+static dsflow_data_id layout_of(const struct step *s, int l)
+{
+    int32_t number;
+
+    return dsf_plan_layout_of(s->plan, l, &number) != NULL
+               ? s->layouts[number]
+               : dsf_no_data();
+}
+
 dsflow_data_id dsf_step_on_port(struct step *s, int l, unsigned i, unsigned p,
                                 int t)
 {
@@ -158,6 +168,8 @@ dsflow_data_id dsf_step_on_port(struct step *s, int l, unsigned i, unsigned p,
         return dsf_no_data();
     case DSFLOW_FROM_ROPE:
         return s->model->dims.rope ? s->rope : dsf_no_data();
+    case DSFLOW_FROM_LAYOUT:
+        return layout_of(s, l);
     case DSFLOW_FROM_BATCH:
         return batch_at(s, t);
     case DSFLOW_FROM_LOSS:
@@ -190,6 +202,15 @@ static dsflow_data_id connect(struct step *s, int l, unsigned i,
                : dsf_step_on_port(s, l, i, p, k);
 }
 
+/* Tasks that see all of the keys have no layout. */
+static bool has_port(const struct dsflow_segment *segment,
+                     const struct dsflow_segment_port *port, const void *args)
+{
+    return segment != &dsf_segment_attention ||
+           port->from != DSFLOW_FROM_LAYOUT ||
+           ((const struct dsflow_attention_args *)args)->block > 0;
+}
+
 void dsf_step_emit_segment(struct step *s, int l, unsigned i,
                            const struct dsflow_op *op, int t, int k)
 {
@@ -205,7 +226,8 @@ void dsf_step_emit_segment(struct step *s, int l, unsigned i,
         dsflow_data_id id = dsf_no_data();
         bool fresh = false;
 
-        if (op->ports[p].name != NULL)
+        if (op->ports[p].name != NULL &&
+            has_port(segment, &segment->ports[p], args))
             id = connect(s, l, i, op, p, t, k, &fresh);
         if (dsf_is_data(id))
             dsf_bind(&b, p, id);
@@ -216,6 +238,13 @@ void dsf_step_emit_segment(struct step *s, int l, unsigned i,
     add_task(s, op, args, l, b.fresh, b.without, b.n, b.data);
 }
 
+/* Is there a task of a segment for tile or slice `t` and keys of tile `k`? */
+static bool sees(const struct step *s, int l,
+                 const struct dsflow_segment *segment, int t, int k)
+{
+    return k == t || dsf_plan_sees(s->plan, l, segment, t, k);
+}
+
 /* Tile or slice `t` through layer `l`. */
 static void forward_layer(struct step *s, int l, int t)
 {
@@ -224,7 +253,8 @@ static void forward_layer(struct step *s, int l, int t)
     for (unsigned i = 0; segments[i] != NULL; i++)
         for (int k = dsf_plan_first_seen(s->plan, l, segments[i], t); k <= t;
              k++)
-            dsf_step_emit_segment(s, l, i, segments[i]->forward, t, k);
+            if (sees(s, l, segments[i], t, k))
+                dsf_step_emit_segment(s, l, i, segments[i]->forward, t, k);
 }
 
 static void load_rows(struct step *s, dsflow_data_id cursor, int t)
@@ -271,7 +301,8 @@ static void backward_tile(struct step *s, int l, int t)
         const int first = dsf_plan_first_seen(s->plan, l, segment, t);
 
         for (int k = t; k >= first && segment->backward_input != NULL; k--)
-            dsf_step_emit_segment(s, l, i, segment->backward_input, t, k);
+            if (sees(s, l, segment, t, k))
+                dsf_step_emit_segment(s, l, i, segment->backward_input, t, k);
         if (segment->backward_weight != NULL)
             dsf_step_emit_segment(s, l, i, segment->backward_weight, t, t);
     }

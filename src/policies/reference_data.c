@@ -137,12 +137,14 @@ struct dsflow_site dsf_step_site(const struct step *s, int l,
         .tokens = (double)plan->nmicro * plan->micro * plan->sequence,
         .keys = plan->tiles[k].rows,
         .diagonal = k == t,
-        .first_keys = plan->tiles[k].pos == 0 ||
-                      !dsf_plan_sees(plan, l, segment, t, k - 1),
+        .first_keys = dsf_plan_sees_first(plan, l, segment, t, k),
         .last_queries = dsf_plan_sees_last(plan, l, segment, t, k),
         .key_pos = plan->tiles[k].pos,
         .window = dsf_model_layer(s->model, l)->dims.window,
     };
+    int32_t number;
+
+    site.layout = dsf_plan_layout_of(plan, l, &number);
 
     site.tile.rows = tile->rows;
     site.tile.nseq = tile->nseq;
@@ -327,6 +329,26 @@ dsflow_data_id dsf_step_in_ring(struct step *s, enum dsflow_from from,
 
 /* --- all of it ----------------------------------------------------------- */
 
+/* Constants, which know by their `part` which layout they are. */
+static void add_layouts(struct step *s)
+{
+    const struct dsf_attention_layout *layout;
+
+    for (int32_t i = 0; (layout = dsf_plan_layout_at(s->plan, i)) != NULL;
+         i++) {
+        const struct dsflow_need need =
+            dsf_layout_need(layout->heads, layout->blocks);
+        struct dsflow_data_spec spec =
+            DSF_BUFFER(.dtype = DSFLOW_INT64, .persistent = 1, .constant = 1,
+                       .part = i);
+
+        set_dims(&spec, need.rows, need.cols);
+        s->layouts =
+            dsf_xrealloc(s->layouts, (size_t)i + 1, sizeof(*s->layouts));
+        s->layouts[i] = dsf_add_named(s->g, &spec, "layout%d", (int)i);
+    }
+}
+
 static dsflow_data_id add_counter(struct step *s, const char *name,
                                   uint16_t kept, enum dsflow_dtype dtype,
                                   int64_t elems)
@@ -365,6 +387,7 @@ void dsf_step_add_data(struct step *s)
     set_dims(&rope, dims->context, dims->head_dim);
     if (dims->rope)
         s->rope = dsflow_graph_add_data(s->g, &rope);
+    add_layouts(s);
     s->units = dsf_xcalloc(s->model->nunits, sizeof(*s->units));
     for (unsigned u = 0; u < s->model->nunits; u++)
         add_unit(s, u);
@@ -394,5 +417,6 @@ void dsf_step_free(struct step *s)
     for (int32_t ring = 0; ring < DSF_NRINGS; ring++)
         free(s->made[ring]);
     free(s->units);
+    free(s->layouts);
     dsf_step_end_key_sums(s);
 }

@@ -40,6 +40,7 @@ struct step {
     int largest;         /* tile or slice that the head works on */
     dsflow_data_id loss; /* of the tile whose tasks are emitted */
     dsflow_data_id cursor, eval_cursor, control, rope;
+    dsflow_data_id *layouts; /* of attention, by number (plan/sight.h) */
     struct dsf_loss_scale scale;
     dsflow_data_id scaler; /* where losses are scaled */
     uint32_t nsums;

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "graph/asked.h"
+#include "plan/sight.h"
 #include "tasks/tasks.h"
 
 #include <stdio.h>
@@ -54,7 +55,7 @@ static bool is_fresh(const struct dsf_tensors *s, const struct dsf_place *at,
     if (ref >= DSFLOW_REF_XN)
         return false;
     if (ref < DSFLOW_REF_SHARED)
-        return at->task->fresh >> (ref - DSFLOW_REF_OWN) & 1;
+        return at->fresh >> (ref - DSFLOW_REF_OWN) & 1;
     return !s->data[referred(at, ref).i].adds;
 }
 
@@ -99,6 +100,25 @@ static struct dsf_binding bind_part(struct dsf_tensors *s, struct dsf_place *at,
     return b;
 }
 
+/* What the heads of rank `t` see, where layouts of heads differ; false: nothing
+ * of the keys. */
+static bool see_part(const struct dsf_tensors *s, struct dsf_place *at,
+                     int32_t t, void *args, uint32_t *without)
+{
+    const struct dsflow_task_spec *task = at->task;
+    struct dsflow_attention_args *a = args;
+
+    if (task->op != &dsf_op_attention_forward &&
+        task->op != &dsf_op_attention_backward_input)
+        return true;
+    if (!dsf_plan_sight_part(s->plan, task->layer, task->tile, t, a))
+        return false;
+    at->fresh = dsf_segment_attention.fresh(task->op, a);
+    if (a->block == 0)
+        *without |= 1u << DSFLOW_ATTENTION_LAYOUT;
+    return true;
+}
+
 static void each(struct dsf_tensors *s, struct dsf_place *at,
                  const struct dsflow_rule *rule)
 {
@@ -122,6 +142,8 @@ static void each(struct dsf_tensors *s, struct dsf_place *at,
                                 at->task->args, args);
         if (without == DSF_NO_TASK)
             return;
+        if (!see_part(s, at, t, args, &without))
+            continue;
         b = bind_part(s, at, rule, op, without, t);
         like.op = op;
         like.without = b.without;
@@ -212,7 +234,9 @@ static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
                    const struct dsflow_op_rules *rules, struct dsflow_err *err)
 {
     dsflow_data_id on[DSFLOW_SEGMENT_PORTS];
-    struct dsf_place at = { .task = task, .on = on, .pass = pass_of(task) };
+    struct dsf_place at = {
+        .task = task, .on = on, .fresh = task->fresh, .pass = pass_of(task)
+    };
     int status = DSFLOW_OK;
 
     s->dims = &dsf_model_layer(s->plan->model, task->layer)->dims;

@@ -56,6 +56,7 @@ struct dsf_tensors {
 struct dsf_place {
     const struct dsflow_task_spec *task;
     const dsflow_data_id *on; /* its data, by port; no data where it has none */
+    uint32_t fresh; /* the ports of its tasks that are, of the part at hand */
     int pass;                 /* DSF_PASS_… */
     struct dsf_temp *temp[DSFLOW_NTEMPS]; /* buffers it has taken */
 };

@@ -4,10 +4,13 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "config/job_tables.h"
 #include "config/layer_list.h"
+#include "config/when.h"
 #include "policies/keys.h"
 #include "segments/segment.h"
 #include "tasks/components.h"
+#include "tasks/sparsity.h"
 #include "train/machine_keys.h"
 
 #include <inttypes.h>
@@ -134,6 +137,48 @@ static void list_windows(const struct dsf_model *m, struct dsf_identity *of)
     free(on);
 }
 
+/* A key of the layout behind those that are in `text`. */
+static char *with_key(char *text, const struct dsflow_option *o,
+                      const struct dsf_job_sparse *sparse)
+{
+    const struct dsflow_ints *list =
+        (const void *)((const char *)sparse + o->offset);
+    char *longer = dsf_xasprintf("%s, %s =", text, o->key), *last;
+
+    for (unsigned i = 0; o->type == DSFLOW_INTS && i < list->n; i++) {
+        last = longer;
+        longer = dsf_xasprintf("%s %" PRId64, last, list->v[i]);
+        free(last);
+    }
+    if (o->type != DSFLOW_INTS) {
+        last = longer;
+        longer = dsf_xasprintf("%s %s", last, dsf_value_text(o, sparse).s);
+        free(last);
+    }
+    free(text);
+    return longer;
+}
+
+/* Which layout, with all keys that it has: another one is another model. Of a
+ * long text, its hash. */
+static void list_layout(const struct dsf_session *s, struct dsf_identity *of)
+{
+    const struct dsf_table *table = dsf_job_find_table("sparse_attention");
+    const struct dsf_job_sparse *sparse = &s->job->sparse;
+    char *text = dsf_xstrdup(sparse->mode);
+
+    for (const struct dsflow_option *o = table->options;
+         dsf_job_is_sparse(s->job) && o->key != NULL; o++)
+        if (strcmp(o->key, "mode") != 0 && dsf_job_is(s->job, o->used_with))
+            text = with_key(text, o, sparse);
+    if (strlen(text) < 280)
+        add(of, DSF_EFFECT_MODEL, "sparse_attention.mode", "%s", text);
+    else
+        add(of, DSF_EFFECT_MODEL, "sparse_attention.mode", "%s, %016" PRIx64,
+            sparse->mode, (uint64_t)XXH64(text, strlen(text), 0));
+    free(text);
+}
+
 static void list_formulas(const struct dsf_session *s, struct dsf_identity *of)
 {
     static const char *const keys[] = { "model.embed",     "model.qkv",
@@ -154,6 +199,7 @@ static void list_formulas(const struct dsf_session *s, struct dsf_identity *of)
     add_real(of, model, "model.rope_high_freq_factor", rope.high);
     add(of, model, "model.rope_original_context", "%" PRId64, rope.context);
     list_windows(m, of);
+    list_layout(s, of);
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         add(of, model, keys[i], "%s",
             dsf_job_replacing(s->job, strchr(keys[i], '.') + 1));
@@ -361,7 +407,8 @@ static const struct {
     { "compress.params", "none" },    { "compress.block", "auto" },
     { "compress.keep", "16384" },     { "compress.error", "none" },
     { "compress.error_beta", "0.8" }, { "compress.error_reset", "1024" },
-    { "compress.node", "0" },         { "batch.sequence_groups", "1" }
+    { "compress.node", "0" },         { "batch.sequence_groups", "1" },
+    { "sparse_attention.mode", "dense" },
 };
 
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,

@@ -4,6 +4,7 @@
 #include "exec/cuda_module.h"
 #include "machine/gpu_peak.h"
 #include "plan/division.h"
+#include "plan/sight.h"
 #include "policies/keys.h"
 #include "segments/segment.h"
 #include "train/machine_keys.h"
@@ -39,6 +40,21 @@ double dsf_token_operations(const struct dsf_model *m, int64_t sequence)
     return 6 * (count_params(m) + head) + 6 * pairs;
 }
 
+/* Of those, what layouts of attention leave out. */
+static double hidden_operations(const struct dsflow_plan *plan)
+{
+    double n = 0;
+
+    for (int32_t l = 0; l < plan->model->layers; l++) {
+        const struct dsf_dims *d = &dsf_model_layer(plan->model, l)->dims;
+
+        n += 6 * (double)d->heads * d->head_dim *
+             (dsf_model_keys(plan->model, l, plan->sequence) -
+              dsf_plan_keys(plan, l));
+    }
+    return n;
+}
+
 double dsf_token_seconds(const struct dsflow_plan *plan)
 {
     unsigned gpus = dsf_gpus_of(plan->machine, plan->nranks).n;
@@ -52,7 +68,8 @@ double dsf_token_seconds(const struct dsflow_plan *plan)
     peak = dsf_machine_keys_tf32(plan->job, plan->machine)
                ? dsf_gpu_peak(about.name, DSFLOW_BF16) / 2
                : dsf_gpu_peak(about.name, dsf_compute_type(plan->job));
-    return peak > 0 ? dsf_token_operations(plan->model, plan->sequence) /
+    return peak > 0 ? (dsf_token_operations(plan->model, plan->sequence) -
+                       hidden_operations(plan)) /
                           (peak * gpus)
                     : 0;
 }

@@ -10,7 +10,8 @@
  * words of the vocabulary in rows of C numbers, A numbers of queries over all
  * blocks, and sequences of T tokens, of which causal attention sees half on
  * average (Chowdhery et al. 2022, appendix B, which counts all of them). Where
- * a window hides tokens, those are not counted. */
+ * a window hides tokens, those are not counted; nor are, below, those that a
+ * layout hides. */
 double dsf_token_operations(const struct dsf_model *model, int64_t sequence);
 
 /* Seconds that the GPUs of the plan's ranks would take for a token at their dense

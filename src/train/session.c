@@ -12,6 +12,7 @@
 #include "measure/machine_cache.h"
 #include "net/watch.h"
 #include "plan/programs.h"
+#include "plan/sight.h"
 #include "plugin/plugin.h"
 #include "policies/keys.h"
 #include "policies/processes.h"
@@ -348,7 +349,7 @@ int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err)
 }
 
 /* What this process has, of a graph or of its part of one, and the constants in
- * it: the rotary table, on every rank that uses it. */
+ * it, on every rank that uses them. */
 static void open_mine(struct dsf_session *s, struct dsflow_graph *graph,
                       struct dsflow_exec *exec)
 {
@@ -356,8 +357,8 @@ static void open_mine(struct dsf_session *s, struct dsflow_graph *graph,
                       s->plan->nparts);
     for (uint32_t i = 0; i < dsflow_graph_ndata(graph); i++)
         if (dsflow_graph_data(graph, (dsflow_data_id){ i })->constant)
-            dsf_model_rope_table(
-                &s->model,
+            dsf_plan_fill_constant(
+                s->plan, dsflow_graph_data(graph, (dsflow_data_id){ i }),
                 dsflow_exec_map(exec, (dsflow_data_id){ i }, DSFLOW_RW));
 }
 

@@ -1,5 +1,5 @@
 # layout.sh - `dsflow plan --layout` prints what [sparse_attention] asks for, and
-# no other command pretends to compute it.
+# what cannot be trained with is refused.
 set -u
 dsflow=${DSFLOW:-dsflow}
 work=$(mktemp -d "${TMPDIR:-/tmp}/dsflow-layout.XXXXXX") || exit 99
@@ -86,9 +86,13 @@ wrong() {
     [ "$status" = 2 ] || fault "dsflow $*: status $status"
     [ "$(cat err)" = "dsflow: $message" ] || fault "dsflow $*: $(cat err)"
 }
-refused="sparse_attention: mode: \"fixed\": expected \"dense\": this version shows other layouts (dsflow plan --layout) and computes none of them"
-wrong "job.toml:10: $refused" run job.toml
-wrong "job.toml:10: $refused" plan job.toml
+# A step is planned with what is before the queries only.
+"$dsflow" plan job.toml > out 2> err || fault "plan: $(cat err)"
+behind="expected \"unidirectional\": tokens of these models do not see those behind them"
+wrong "--set: sparse_attention: attention: \"bidirectional\": $behind" plan job.toml --set sparse_attention.attention=bidirectional
+wrong "--set: sparse_attention: attention: \"auto\", which is \"bidirectional\" in this mode: $behind" run job.toml --set sparse_attention.attention=auto
+wrong "--set: sparse_attention: layers: \"3\": expected \"all\", or layers 0 to 2 such as \"0-5,8\"" plan job.toml --set 'sparse_attention.layers="3"'
+wrong "job.toml: sparse_attention: block: 16: expected a divisor of the sequence, 100 tokens; sequences of 96 and 112 are the nearest" plan job.toml --set batch.sequence=100
 wrong "--layout=2: expected a head, 0 to 1" plan job.toml --layout=2
 wrong "--layout=x: expected a head, 0 to 1" plan job.toml --layout=x
 wrong "plan: --layout and --json: expected one of them" plan job.toml --layout --json

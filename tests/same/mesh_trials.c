@@ -18,6 +18,12 @@
     "offload.optimizer=nvme offload.params=nvme offload.gradients=nvme "       \
     "offload.activations=nvme"
 
+/* Blocks of 16 tokens. */
+#define LAYOUT "sparse_attention."
+#define LAID                                                                   \
+    "model.context=128 batch.tile=32 " LAYOUT "attention=unidirectional "     \
+    LAYOUT
+
 #define NO_MASTERS "precision.compute=bf16 precision.master=false "
 #define HALVED     "precision.compute=bf16 precision.gradients=bf16 "
 
@@ -250,6 +256,28 @@ const char *const mesh_trials[] = {
     "optimizer.clip=0.0 logits=1 batch.tile=64 model.context=64" FEW,
     "mixed mesh.sequence=2 mesh.data=2 zero.stage=2 recompute.what=block "
     "precision.compute=fp16" FEW,
+
+    /* Layouts, of four tiles or more: of some layers, unlike in each layer and
+     * head, and with a window. */
+    "gpt2 " LAID "mode=fixed " LAYOUT "num_local_blocks=2 mesh.data=2 "
+    "zero.stage=3 zero.keep=0",
+    "gpt2 " LAID "mode=variable " LAYOUT "num_random_blocks=1 " LAYOUT
+    "local_window_blocks=[1,2] mesh.data=4 zero.stage=2 zero.reduce=micro",
+    "llama " LAID "mode=bigbird " LAYOUT "num_sliding_window_blocks=1 " LAYOUT
+    "different_layout_per_head=true mesh.pipeline=2 recompute.what=block "
+    "pipeline.schedule=zero_bubble mesh.data=2 zero.stage=1",
+    "llama " LAID "mode=bigbird " LAYOUT "num_sliding_window_blocks=1 " LAYOUT
+    "different_layout_per_head=true mesh.tensor=4 mesh.data=2 "
+    "recompute.what=attention",
+    "gpt2 " LAID "mode=local_sliding_window " LAYOUT
+    "num_sliding_window_blocks=2 model.window=21 " LAYOUT "layers=1-2 "
+    "batch.order=layer_major " ALL_NVME,
+    "llama " LAID "mode=bigbird " LAYOUT "num_sliding_window_blocks=1 " LAYOUT
+    "different_layout_per_head=true mesh.sequence=2 mesh.tensor=2 "
+    "batch.tile=24",
+    "mixed " LAID "mode=variable " LAYOUT "num_random_blocks=2 " LAYOUT
+    "different_layout_per_head=true batch.tile=80 mesh.pipeline=2 "
+    "precision.compute=bf16",
 
     /* With a segment that a plug-in brings. */
     "gpt2 " GATED "mesh.data=2 zero.stage=3 zero.keep=0",

@@ -49,6 +49,7 @@ static const char *const counts[] = {
     "batch.groups", "batch.micro", "batch.sequence", "batch.tile", "job.steps",
     "model.",       "optimizer.",  "zero.reduce",    "precision.", "shrink.",
     "lamb.",        "muon.",       "onebit_adam.",   "compress.",
+    "sparse_attention.",
 };
 
 /* But for this one, which says where it is read. */

@@ -7,6 +7,7 @@
 #include "exec/spread.h"
 #include "model/parts.h"
 #include "plan/programs.h"
+#include "plan/sight.h"
 #include "policies/processes.h"
 
 #include "lib/near_wire.h"
@@ -175,8 +176,9 @@ static void fill_data(struct training *tr)
     }
     for (uint32_t i = 0; i < dsflow_graph_ndata(tr->trial.graph); i++)
         if (dsflow_graph_data(tr->trial.graph, (dsflow_data_id){ i })->constant)
-            dsf_model_rope_table(
-                model,
+            dsf_plan_fill_constant(
+                tr->trial.plan,
+                dsflow_graph_data(tr->trial.graph, (dsflow_data_id){ i }),
                 dsflow_exec_map(tr->exec, (dsflow_data_id){ i }, DSFLOW_RW));
 }
 
