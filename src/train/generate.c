@@ -86,6 +86,7 @@ static int open_exec(struct dsf_generator *g,
     if (dsf_is_data(of->rope))
         dsf_model_rope_table(of->model,
                              dsflow_exec_map(g->exec, of->rope, DSFLOW_RW));
+    dsf_generation_fill_layouts(of, g->exec);
     for (uint32_t i = 0; i < of->ntasks; i++)
         dsf_exec_set_use(g->exec, (dsflow_task_id){ i }, &of->tasks[i].use);
     return DSFLOW_OK;

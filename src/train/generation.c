@@ -210,6 +210,27 @@ static void fill_earlier(const struct dsf_generation *g,
         run.pos == 0 || site->window == 0 || run.pos == pos - site->window + 1;
 }
 
+/* What attention has of a layout: always, as the port is there. Which blocks
+ * are on, the kernel finds. */
+static void lay_out(const struct dsf_generation *g,
+                    struct dsf_generation_task *t,
+                    const struct dsflow_site *site)
+{
+    const struct dsf_attention_layout *layout =
+        dsf_generation_layout(g, t->layer);
+    struct dsflow_attention_args *a = (void *)t->args;
+
+    if (layout == NULL || t->of != &dsf_op_attention_forward)
+        return;
+    a->key_pos = site->key_pos;
+    a->block = layout->block;
+    a->blocks = layout->blocks;
+    a->layouts = layout->heads;
+    a->head = layout->heads > 1 ? t->part * a->tile.heads : 0;
+    /* Blocks that are cut are rounded up, at either end. */
+    a->packed = (a->keys + 15) / 16 * 16 + 16;
+}
+
 static int fill_args(const struct dsf_generation *g,
                      struct dsf_generation_task *t, int32_t pos, int32_t rows,
                      struct dsflow_need *need, struct dsflow_err *err)
@@ -232,9 +253,11 @@ static int fill_args(const struct dsf_generation *g,
     }
     if (t->slice != NULL) {
         t->slice->fill(&site, g->parts, t->part, t->args);
+        lay_out(g, t, &site);
         return t->slice->needs(t->of, t->args, need, err);
     }
     t->segment->fill(&site, t->args);
+    lay_out(g, t, &site);
     return t->segment->needs(t->of, t->args, need, err);
 }
 
@@ -400,6 +423,9 @@ int dsf_generation_init(struct dsf_generation *g, const struct dsf_model *model,
                                   .rows = context < MOST_ROWS ? context
                                                               : MOST_ROWS };
     g->types = dsf_generation_types(model, job);
+    status = dsf_generation_make_layouts(g, err);
+    if (status < 0)
+        return status;
     g->graph = dsflow_graph_new();
     g->prefill = dsflow_graph_add_program(g->graph, "prefill");
     g->decode = dsflow_graph_add_program(g->graph, "decode");
@@ -417,6 +443,7 @@ int dsf_generation_init(struct dsf_generation *g, const struct dsf_model *model,
 void dsf_generation_fini(struct dsf_generation *g)
 {
     dsflow_graph_free(g->graph);
+    dsf_generation_free_layouts(g);
     free(g->tasks);
     free(g->params);
     free(g->again);

@@ -13,6 +13,7 @@
 #include "exec/exec_use.h"
 #include "model/model.h"
 #include "segments/slices.h"
+#include "tasks/attention_layout.h"
 #include "train/generation_types.h"
 
 /* Workers that share a token at most: a join has as many ports. */
@@ -53,6 +54,15 @@ struct dsf_generation_task {
     _Alignas(16) unsigned char args[DSFLOW_SEGMENT_ARGS];
 };
 
+/* Layouts of attention: for the sequences of training, and behind them for the
+ * whole context. */
+struct dsf_generation_layouts {
+    struct dsf_attention_layout *v; /* [n] */
+    dsflow_data_id *id;             /* [n] */
+    int32_t n;
+    int32_t *of; /* [layers]: which; -1: none. NULL: no layer has one */
+};
+
 struct dsf_generation {
     const struct dsf_model *model; /* borrowed, as the job */
     const struct dsf_job *job;     /* NULL: nothing is replaced */
@@ -73,6 +83,7 @@ struct dsf_generation {
         *params; /* by unit; and the same memory once more, for tasks */
     dsflow_data_id *again; /* that have two ports for it */
     dsflow_data_id rope, batch, logits[DSF_MOST_PARTS];
+    struct dsf_generation_layouts layouts;
     uint32_t aside[DSF_MOST_PARTS]; /* new keys of layers with a ring, + 1; 0:
                                        it is not made yet */
 };
@@ -100,6 +111,19 @@ struct dsflow_need dsf_generation_need(const struct dsf_model *model, int32_t l,
 /* generation_graph.c: the data, and the tasks of one program, without their
  * arguments. */
 void dsf_generation_build(struct dsf_generation *g);
+
+/* generation_layouts.c: make those of the job, free them, that of layer `l`
+ * (NULL: none), and the contents of their data. */
+int dsf_generation_make_layouts(struct dsf_generation *g,
+                                struct dsflow_err *err);
+void dsf_generation_free_layouts(struct dsf_generation *g);
+const struct dsf_attention_layout *
+dsf_generation_layout(const struct dsf_generation *g, int32_t l);
+void dsf_generation_fill_layouts(const struct dsf_generation *g,
+                                 struct dsflow_exec *exec);
+/* Its data; no data where the layer has none. */
+dsflow_data_id dsf_generation_layout_id(const struct dsf_generation *g,
+                                        int32_t l);
 
 /* Tokens whose keys layer `l` keeps: those of its window, or all. */
 int32_t dsf_generation_keys(const struct dsf_model *model, int32_t l);

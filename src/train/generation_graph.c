@@ -68,6 +68,16 @@ static void add_common(struct dsf_generation *g)
         g->rope =
             dsf_build_data(g, 0, constant(),
                            dsf_build_floats(d->context, d->head_dim), "rope");
+    g->layouts.id =
+        dsf_xcalloc((size_t)g->layouts.n + 1, sizeof(*g->layouts.id));
+    for (int32_t i = 0; i < g->layouts.n; i++) {
+        const struct dsf_attention_layout *l = &g->layouts.v[i];
+
+        g->layouts.id[i] =
+            dsf_build_data(g, 0, constant(),
+                           dsf_layout_need(l->heads, l->blocks), "layout%d",
+                           (int)i);
+    }
     g->batch = dsf_build_data(g, 0, dsf_build_lasting(),
                               (struct dsflow_need){ 2, g->rows, DSFLOW_INT32 },
                               "batch");

@@ -128,6 +128,8 @@ static void share_attention(struct dsf_generation *g, struct shared_out *d,
         dsf_build_bind(task, DSFLOW_ATTENTION_KV, keys, !ring);
         dsf_build_bind(task, DSFLOW_ATTENTION_ATT, d->att[t], false);
         dsf_build_bind(task, DSFLOW_ATTENTION_LSE, d->lse[t], false);
+        dsf_build_bind(task, DSFLOW_ATTENTION_LAYOUT,
+                       dsf_generation_layout_id(g, l), false);
         dsf_build_pair(g, kept, aside);
     }
     join(g, (struct slice_of){ &dsf_segment_out, &dsf_slice_join_att, l },

@@ -120,6 +120,8 @@ static dsflow_data_id on_port(struct build *b, int32_t l,
         return kept_on(b, l, s, port, false);
     case DSFLOW_FROM_ROPE:
         return g->rope;
+    case DSFLOW_FROM_LAYOUT:
+        return dsf_generation_layout_id(g, l);
     case DSFLOW_FROM_BATCH:
         return g->batch;
     case DSFLOW_FROM_LOGITS:
