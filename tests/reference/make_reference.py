@@ -257,7 +257,8 @@ def make(name):
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 torch.set_num_threads(1)
-for name in sys.argv[1:] or CASES:
-    if name not in CASES:
-        sys.exit(f"{name}: expected one of {', '.join(CASES)}")
-    make(name)
+if __name__ == "__main__":
+    for name in sys.argv[1:] or CASES:
+        if name not in CASES:
+            sys.exit(f"{name}: expected one of {', '.join(CASES)}")
+        make(name)

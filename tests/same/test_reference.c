@@ -7,6 +7,7 @@
 #include "base/safetensors.h"
 #include "lib/train.h"
 #include "model/hf.h"
+#include "plan/sight.h"
 #include "policies/policies.h"
 #include "tasks/args.h"
 
@@ -25,6 +26,7 @@
 /* One model of tests/reference, trained with a few keys of its job changed. */
 struct run {
     const char *folder;
+    const char *of;      /* names of its files; NULL: they have the usual ones */
     const char *sets[4]; /* ends with NULL */
 };
 
@@ -80,13 +82,14 @@ static void report(void *user, const struct dsflow_step_report *of)
     tr->nreports++;
 }
 
-static void read_reference(struct training *tr)
+static void read_reference(struct training *tr, const struct run *run)
 {
     char path[600];
     struct dsflow_err err;
     json_error_t where;
 
-    snprintf(path, sizeof(path), "%s/reference.json", tr->folder);
+    snprintf(path, sizeof(path), "%s/%s.json", tr->folder,
+             run->of != NULL ? run->of : "reference");
     tr->reference = json_load_file(path, 0, &where);
     if (tr->reference == NULL)
         fail_msg("%s:%d: %s", path, where.line, where.text);
@@ -105,14 +108,17 @@ static void read_reference(struct training *tr)
 static void read_job(struct training *tr, const struct run *run)
 {
     char path[600], init[600];
-    const char *sets[8] = { init };
+    const char *sets[24] = { init };
     unsigned nsets = 1;
+    json_t *keys = json_object_get(tr->reference, "keys");
     struct dsflow_err err;
 
     snprintf(path, sizeof(path), "%s/job.toml", tr->folder);
     snprintf(init, sizeof(init), "model.init=\"%s\"", tr->folder);
     for (unsigned i = 0; run->sets[i] != NULL; i++)
         sets[nsets++] = run->sets[i];
+    for (size_t i = 0; i < json_array_size(keys) && nsets < 24; i++)
+        sets[nsets++] = json_string_value(json_array_get(keys, i));
     must(dsf_job_read(path, sets, nsets, NULL, &tr->job, &err), &err);
     must(dsf_model_init(&tr->model, &tr->job, &err), &err);
     assert_true(tr->job.batch.sequences <= tr->tokens->dims[1]);
@@ -140,8 +146,13 @@ static void fill_data(struct training *tr)
         must(dsf_hf_read(hf, u, map(tr, model->units[u].name, DSFLOW_W), &err),
              &err);
     dsf_hf_close(hf);
-    if (model->dims.rope)
-        dsf_model_rope_table(model, map(tr, "rope", DSFLOW_W));
+    for (uint32_t i = 0; i < dsflow_graph_ndata(tr->graph); i++) {
+        const dsflow_data_id id = { i };
+
+        if (dsflow_graph_data(tr->graph, id)->constant)
+            dsf_plan_fill_constant(tr->plan, dsflow_graph_data(tr->graph, id),
+                                   dsflow_exec_map(tr->exec, id, DSFLOW_W));
+    }
 }
 
 /* The same graph without updates: gradients stay. */
@@ -172,7 +183,7 @@ static struct training *start(const struct run *run, bool no_update)
 
     snprintf(tr->folder, sizeof(tr->folder), "%s/tests/reference/%s",
              srcdir != NULL ? srcdir : ".", run->folder);
-    read_reference(tr);
+    read_reference(tr, run);
     read_job(tr, run);
     must(dsf_machine_probe(&tr->machine, &err), &err);
     must(dsf_plan_new(&tr->job, &tr->model, &tr->machine, &tr->plan, &err),
@@ -271,14 +282,16 @@ static void twenty_losses_and_norms_are_those_of_pytorch(void **state)
 
 static void every_gradient_is_that_of_pytorch(void **state)
 {
-    struct training *tr = start(*state, true);
+    const struct run *run = *state;
+    struct training *tr = start(run, true);
     struct dsf_st_file *file;
     struct dsflow_err err;
     char path[600];
     unsigned ncompared = 0;
 
     submit(tr, "step", 1);
-    snprintf(path, sizeof(path), "%s/gradients.safetensors", tr->folder);
+    snprintf(path, sizeof(path), "%s/%s.safetensors", tr->folder,
+             run->of != NULL ? run->of : "gradients");
     must(dsf_st_open(path, &file, &err), &err);
     for (unsigned u = 0; u < tr->model.nunits; u++) {
         const struct dsf_unit *unit = &tr->model.units[u];
@@ -391,12 +404,36 @@ static void logits_are_those_of_pytorch(void **state)
     stop(tr);
 }
 
+/* The loss of some tokens of the first sequence: each is of one row of
+ * logits. */
+static void outputs_of_a_layout_are_those_of_pytorch(void **state)
+{
+    struct training *tr = start(*state, false);
+    json_t *losses = json_object_get(tr->reference, "tokens");
+    const size_t n = json_array_size(losses);
+
+    assert_int_equal(n, tr->job.batch.sequence);
+    tr->host.load_batch = load_one_target;
+    for (size_t row = 3; row < n; row += 18) {
+        const double want = json_number_value(json_array_get(losses, row));
+
+        tr->row = (int32_t)row;
+        tr->target = tr->text[row + 1];
+        tr->eval_loss = 0;
+        submit(tr, "eval", 1);
+        check_near("token", (unsigned)row, tr->eval_loss, want);
+    }
+    stop(tr);
+}
+
 #define RUN(fn, label, dir, ...)                                               \
+    RUN_OF(fn, label, dir, NULL, "", __VA_ARGS__)
+#define RUN_OF(fn, label, dir, of, also, ...)                                  \
     {                                                                          \
-        .name = #fn ", " dir ", " label, .test_func = fn,                      \
+        .name = #fn ", " dir also ", " label, .test_func = fn,                 \
         .initial_state = &(struct run)                                         \
         {                                                                      \
-            dir,                                                               \
+            dir, of,                                                           \
             {                                                                  \
                 __VA_ARGS__                                                    \
             }                                                                  \
@@ -406,6 +443,26 @@ static void logits_are_those_of_pytorch(void **state)
 #define LOGITS(dir)                                                            \
     RUN(logits_are_those_of_pytorch, "one sequence", dir, "batch.sequences=1", \
         "batch.micro=1", "batch.sequence=13")
+
+/* Layouts of make_sparse.py: both models, blocks of 16 and 64. */
+#define LAID(dir, of, label, ...)                                              \
+    RUN_OF(every_gradient_is_that_of_pytorch, label, dir, of, " " of,          \
+           __VA_ARGS__)
+#define LAID_OUT(dir, mode)                                                    \
+    RUN_OF(twenty_losses_and_norms_are_those_of_pytorch, "tiles of 96", dir,   \
+           mode "16", " " mode "16", "batch.tile=96"),                         \
+        RUN_OF(twenty_losses_and_norms_are_those_of_pytorch, "as it is", dir,  \
+               mode "64", " " mode "64", NULL),                                \
+        RUN_OF(outputs_of_a_layout_are_those_of_pytorch, "one sequence", dir,  \
+               mode "16", " " mode "16", "batch.sequences=1",                  \
+               "batch.micro=1"),                                               \
+        LAID(dir, mode "16", "as it is", NULL),                                \
+        LAID(dir, mode "64", "tiles of 48", "batch.tile=48"),                  \
+        LAID(dir, mode "64", "one micro-batch", "batch.micro=2")
+#define ALL_LAYOUTS(dir)                                                       \
+    LAID_OUT(dir, "fixed"), LAID_OUT(dir, "variable"),                         \
+        LAID_OUT(dir, "bigbird"), LAID_OUT(dir, "bslongformer"),               \
+        LAID_OUT(dir, "sliding")
 
 /* `label` says what of the job is changed by the keys that follow it. */
 #define STEPS_AND_GRADIENTS(label, ...)                                        \
@@ -443,6 +500,10 @@ int main(void)
         LOGITS("qwen2"),
         LOGITS("mistral_window"),
         LOGITS("qwen2_window"),
+        ALL_LAYOUTS("gpt2_sparse"),
+        ALL_LAYOUTS("llama_sparse"),
+        LAID("llama_sparse", "variable16", "recomputed", "batch.tile=32",
+             "recompute.what=block", "batch.micro=1"),
         RUN(evaluation_gives_the_loss_of_the_first_step, "as it is", "gpt2",
             NULL),
         RUN(evaluation_gives_the_loss_of_the_first_step, "tiles of 16",
