@@ -386,6 +386,8 @@ static void take_zero(struct dsf_ds *x)
                            : Z "stage3_param_persistence_threshold";
     int64_t keep = dsf_ds_whole(x, path, 100000);
 
+    if (dsf_ds_true(x, "sparse_gradients", false))
+        dsf_ds_set_text(x, "compress", "embedding", "sparse_gradients", "rows");
     if (stage == 0)
         return;
     dsf_ds_set(x, "zero", "stage", Z "stage", "%lld", (long long)stage);

@@ -228,7 +228,8 @@ bool dsf_has_errors(const struct dsf_job *job, const struct dsf_model *model,
 
     if (dsf_onebit_keys(job) != NULL)
         return dsf_onebit_coding(job, model, unit).ntensors > 0;
-    return dsf_carries_errors(job) && dsf_compress_gradient(job, unit, &coding);
+    return dsf_carries_errors(job) && !dsf_compress_rows(job, model, unit) &&
+           dsf_compress_gradient(job, unit, &coding);
 }
 
 bool dsf_unit_keeps(const struct dsf_job *job, const struct dsf_model *model,
@@ -249,6 +250,14 @@ int dsf_keep_errors(struct dsflow_plan *plan, struct dsflow_err *err)
                                                .dtype = DSFLOW_FP32),
                                   err);
     return status;
+}
+
+/* Of a tied one, the head has gradients for all rows. */
+bool dsf_compress_rows(const struct dsf_job *job, const struct dsf_model *model,
+                       const struct dsf_unit *unit)
+{
+    return dsf_compress_keys(job)->embedding == DSF_ROWS && !model->tied &&
+           unit == &model->units[0] && dsf_gradient_type(job) == DSFLOW_FP32;
 }
 
 /* --- masters and copies --------------------------------------------------- */
@@ -489,6 +498,9 @@ static int compress_decide(void *part, struct dsflow_plan *plan,
     return dsf_keep_errors(plan, err);
 }
 
+static const char *const embeddings[] = { DSF_EMBEDDINGS(DSF_CHOICE_NAME)
+                                              NULL };
+
 static const char *format_name(const struct dsflow_option *option, unsigned i)
 {
     const struct dsf_registered *r =
@@ -554,6 +566,14 @@ static const struct dsflow_option compress_options[] = {
                       "step on, and later ones read that; 0: all read the "
                       "shards of all",
                       "mesh.data >= 2 or mesh.sequence >= 2"),
+    DSFLOW_OPTION_CHOICE(
+        COMPRESS, embedding, "\"dense\"", embeddings,
+        "how the gradient of an embedding is sent that is not "
+        "tied to the head: rows, only those that tokens have "
+        "touched, in fp32, where these are fewer bytes. No bit "
+        "changes; with compress.gradients it is not coded then",
+        "model.tied = false and mesh.data >= 2 or model.tied = false and "
+        "mesh.sequence >= 2"),
     { 0 },
 };
 

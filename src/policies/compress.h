@@ -39,6 +39,10 @@ int dsf_keep_errors(struct dsflow_plan *plan, struct dsflow_err *err);
 uint16_t dsf_error_kept(const struct dsflow_plan *plan, int32_t group);
 enum dsflow_dtype dsf_error_type(const struct dsf_job *job);
 
+/* Is the gradient of the unit that of an embedding, sent as rows? */
+bool dsf_compress_rows(const struct dsf_job *job, const struct dsf_model *model,
+                       const struct dsf_unit *unit);
+
 /* The same of its parameters, which may be cut at multiples of `cut` numbers,
  * and the first `matrices` of which are matrices: the unit's, or those of a
  * part. */

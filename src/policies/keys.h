@@ -81,6 +81,9 @@ struct dsf_precision_keys {
     X(DSF_ERROR_FP32, "fp32") X(DSF_ERROR_INT8, "int8")
 enum dsf_error { DSF_ERRORS(DSF_CHOICE_VALUE) };
 
+#define DSF_EMBEDDINGS(X) X(DSF_DENSE, "dense") X(DSF_ROWS, "rows")
+enum dsf_embedding { DSF_EMBEDDINGS(DSF_CHOICE_VALUE) };
+
 struct dsf_compress_keys {
     char *gradients, *params; /* names of formats; DSF_NO_FORMAT */
     int64_t block;            /* numbers; -1: as the format says */
@@ -91,6 +94,7 @@ struct dsf_compress_keys {
     bool two_level;           /* sums of nodes are coded again */
     int64_t node;             /* groups that share a node; -1: auto */
     int64_t secondary;        /* ranks that keep a second copy; 0: none */
+    int embedding;            /* enum dsf_embedding */
 };
 
 /* dsf_zero_keys(job), and its like. */

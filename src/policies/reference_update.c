@@ -226,7 +226,8 @@ static void sum_groups(struct step *s, unsigned u, struct gradients *g)
     int32_t n = dsf_plan_sums(s->plan);
     struct dsf_coding coding;
 
-    if (dsf_compress_gradient(s->plan->job, &s->model->units[u], &coding)) {
+    if (!dsf_compress_rows(s->plan->job, s->model, &s->model->units[u]) &&
+        dsf_compress_gradient(s->plan->job, &s->model->units[u], &coding)) {
         feed_back(s, u, g, &coding);
         add_recoded(s, u, g->of, n, &coding);
     } else {

@@ -253,9 +253,12 @@ static void sum_ranks(struct dsf_zero *z, const struct dsflow_task_spec *t)
     for (int32_t d = 0; d < z->data; d++)
         sums[d] = sum_of_rank(z, t, d);
     dsf_zero_spread_sums(z, t->data[0], sums);
-    dsf_zero_share(z, t,
-                   z->stage == 0 ? &dsf_op_all_reduce : &dsf_op_reduce_scatter,
-                   spec, s->id, sums);
+    if (dsf_zero_sends_rows(z, t))
+        dsf_zero_sum_rows(z, t, sums);
+    else
+        dsf_zero_share(
+            z, t, z->stage == 0 ? &dsf_op_all_reduce : &dsf_op_reduce_scatter,
+            spec, s->id, sums);
     free(sums);
 }
 

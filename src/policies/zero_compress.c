@@ -51,7 +51,8 @@ dsflow_data_id dsf_zero_take_buffer(struct dsf_zero *z, enum dsf_zero_use use,
 {
     static const char *const names[] = { [DSF_ZERO_CODED] = "coded",
                                          [DSF_ZERO_SUM] = "node",
-                                         [DSF_ZERO_RECODED] = "recoded" };
+                                         [DSF_ZERO_RECODED] = "recoded",
+                                         [DSF_ZERO_ROWS] = "rows" };
     struct dsflow_data_spec spec =
         DSFLOW_DATA(.elems = elems,
                     .dtype = use == DSF_ZERO_SUM ? DSFLOW_FP32 : DSFLOW_BYTES,

@@ -112,7 +112,12 @@ bool dsf_zero_sends_groups(const struct dsf_zero *z,
                            const struct dsflow_task_spec *t);
 void dsf_zero_sum_groups(struct dsf_zero *z, const struct dsflow_task_spec *t);
 /* What buffers of the policy are for. */
-enum dsf_zero_use { DSF_ZERO_CODED, DSF_ZERO_SUM, DSF_ZERO_RECODED };
+enum dsf_zero_use {
+    DSF_ZERO_CODED,
+    DSF_ZERO_SUM,
+    DSF_ZERO_RECODED,
+    DSF_ZERO_ROWS
+};
 
 /* The next of buffers for `elems` bytes, or numbers of a sum, of which `length`
  * take turns. */
@@ -151,6 +156,13 @@ void dsf_zero_gather_signs(struct dsf_zero *z, const struct dsflow_task_spec *t,
                            const struct dsf_spread *s);
 /* What becomes of a task `recode`, where ranks have shards of the masters. */
 void dsf_zero_recode(struct dsf_zero *z, const struct dsflow_task_spec *t);
+/* zero_rows.c: does the task add gradients that are sent as rows? And they are
+ * summed, of what each rank has of it in sums[d]. */
+bool dsf_zero_sends_rows(const struct dsf_zero *z,
+                         const struct dsflow_task_spec *t);
+void dsf_zero_sum_rows(struct dsf_zero *z, const struct dsflow_task_spec *t,
+                       const dsflow_data_id *sums);
+
 /* zero_second.c: second copies of parameters, by data of `in`. */
 void dsf_zero_begin_second(struct dsf_zero *z);
 void dsf_zero_end_second(struct dsf_zero *z);

@@ -80,6 +80,25 @@ struct dsf_decompress_args {
     struct dsf_pieces pieces;
 };
 
+/* The gradient of an embedding goes as its rows that are not all zeroes, in
+ * fp32; packed, they are `most` rows, with the number of each, and how many
+ * there are (codelets/touched.c).
+ *
+ * pack_rows                { in R, out RW }           struct dsf_rows_args
+ *   The rows of in[at .. at+elems).
+ *
+ * add_rows                 { into RW, in R, ... }     struct dsf_rows_args
+ *   into[into_at ..] = the sum of numbers at .. at+elems of the unit, of which
+ *   each `in` has rows: others are zeroes. What stands in `into` does not
+ * count. In the tree of pairs. */
+struct dsf_rows_args {
+    int64_t width, most; /* numbers of a row, rows of an `in` at most */
+    int64_t elems, at, into_at;
+    int64_t dense; /* what each `in` would be, sent whole: numbers */
+};
+
+int64_t dsf_rows_bytes(const struct dsf_rows_args *a);
+
 /* So many numbers are fed back at a time: whole blocks, of the format and of
  * packed errors. */
 int64_t dsf_feed_back_step(const struct dsf_feed_back_args *a);

@@ -14,25 +14,26 @@
     OP(embed_backward_weight)                                                  \
     OP(qkv_forward)                                                            \
     OP(qkv_backward_input)                                                     \
-    OP(qkv_backward_weight) OP(attention_forward) OP(                          \
-        attention_backward_input) OP(out_forward) OP(out_backward_input)       \
-        OP(out_backward_weight) OP(mlp_forward) OP(mlp_hidden) OP(             \
-            mlp_backward_input) OP(mlp_backward_weight) OP(head_forward)       \
-            OP(head_loss) OP(head_backward_input) OP(head_backward_weight) OP( \
-                head_logits) OP(norm_forward) OP(norm_backward_input)          \
-                OP(norm_backward_weight) OP(residual_forward) OP(              \
-                    residual_backward_weight) OP(mlp_up) OP(project)           \
-                    OP(columns) OP(begin) OP(square) OP(sum) OP(clip) OP(      \
-                        finish) OP(add) OP(send) OP(wait) OP(copy) OP(gather)  \
-                        OP(reduce) BARE(all_gather) BARE(reduce_scatter) BARE( \
-                            all_reduce) BARE(all_to_all) BARE(broadcast)       \
-                            BARE(transmit) BARE(receive) OP(swap_in) OP(       \
-                                swap_out) OP(cast) OP(recode) OP(add_recoded)  \
-                                OP(feed_back) OP(compress) OP(add_compressed)  \
-                                    OP(decompress) OP(adam) OP(sgd) OP(lion)   \
-                                        OP(adagrad) OP(lamb_moments)           \
-                                            OP(lamb_ratio) OP(lamb)            \
-                                                OP(feed_momentum) OP(          \
+    OP(qkv_backward_weight)                                                    \
+    OP(attention_forward) OP(attention_backward_input) OP(out_forward)         \
+        OP(out_backward_input) OP(out_backward_weight) OP(mlp_forward) OP(     \
+            mlp_hidden) OP(mlp_backward_input) OP(mlp_backward_weight)         \
+            OP(head_forward) OP(head_loss) OP(head_backward_input) OP(         \
+                head_backward_weight) OP(head_logits) OP(norm_forward)         \
+                OP(norm_backward_input) OP(norm_backward_weight) OP(           \
+                    residual_forward) OP(residual_backward_weight) OP(mlp_up)  \
+                    OP(project) OP(columns) OP(begin) OP(square) OP(sum) OP(   \
+                        clip) OP(finish) OP(add) OP(send) OP(wait) OP(copy)    \
+                        OP(gather) OP(reduce) BARE(all_gather) BARE(           \
+                            reduce_scatter) BARE(all_reduce) BARE(all_to_all)  \
+                            BARE(broadcast) BARE(transmit) BARE(receive)       \
+                                OP(swap_in) OP(swap_out) OP(cast) OP(recode)   \
+                                    OP(add_recoded) OP(feed_back) OP(compress) \
+                                        OP(add_compressed) OP(decompress) OP(  \
+                                            pack_rows) OP(add_rows) OP(adam)   \
+                                            OP(sgd) OP(lion) OP(adagrad) OP(   \
+                                                lamb_moments) OP(lamb_ratio)   \
+                                                OP(lamb) OP(feed_momentum) OP( \
                                                     chunk_squares)             \
                                                     OP(chunk_scales) OP(serve) \
                                                         OP(muon) OP(report)    \

@@ -333,6 +333,10 @@ static void list_sent(const struct dsf_session *s, struct dsf_identity *of)
     add(of, DSF_EFFECT_PRECISION, "compress.keep", "%" PRId64,
         any ? keys->keep : DEFAULT_KEEP);
     list_errors(j, of);
+    /* Rows are not coded. */
+    add(of, DSF_EFFECT_PRECISION, "compress.embedding", "%s",
+        dsf_compresses_gradients(j) && keys->embedding == DSF_ROWS ? "rows"
+                                                                   : "dense");
     if (s->plan != NULL)
         add(of, DSF_EFFECT_PRECISION, "compress.node", "%d",
             (int)dsf_compress_node(s->plan));
@@ -409,6 +413,7 @@ static const struct {
     { "compress.error_beta", "0.8" }, { "compress.error_reset", "1024" },
     { "compress.node", "0" },         { "batch.sequence_groups", "1" },
     { "sparse_attention.mode", "dense" },
+    { "compress.embedding", "dense" }
 };
 
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,

@@ -209,6 +209,7 @@ wrong 2 "--set: compress: error: int8: expected none where zero.reduce is micro 
     plan job.toml --set compress.gradients=int4 --set compress.error=int8 --set zero.reduce=micro --set model.tied=true
 wrong 2 "--set: compress: node: 3: expected a divisor of the 4 batch.groups" \
     plan job.toml --set compress.gradients=int8 --set batch.groups=4 --set compress.node=3
+set_wrong compress.embedding sparse 'compress: embedding: "sparse": expected dense or rows'
 set_wrong compress.node 0 'compress: node: 0: expected "auto", or 1 to 65536'
 wrong 2 "--set: compress: secondary: 2: expected zero.stage = 3: else ranks have all parameters" \
     plan job.toml --set mesh.data=4 --set zero.stage=2 --set compress.secondary=2

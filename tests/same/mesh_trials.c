@@ -36,6 +36,7 @@
 #define ONEBIT                                                                 \
     "optimizer.kind=onebit_adam onebit_adam.freeze_step=1 optimizer.clip=0.0 " \
     "compress.keep=0 "
+#define ROWS           "model.tied=false model.vocab=2048 compress.embedding=rows "
 #define PARAMS(format) "compress.keep=0 compress.params=" format " "
 
 const char *const mesh_trials[] = {
@@ -484,6 +485,15 @@ const char *const mesh_trials[] = {
                            "mesh.data=4 zero.stage=3 zero.keep=0 "
                            "compress.secondary=1 batch.order=layer_major "
                            "batch.sequences=8 " ALL_NVME,
+
+    /* The gradient of an embedding goes as rows, beside coded ones, too. */
+    "llama " ROWS "mesh.data=2",
+    "llama " ROWS "mesh.data=4 zero.stage=1 batch.groups=8",
+    "llama " ROWS "mesh.data=4 zero.stage=2 mesh.pipeline=2 " ALL_CPU,
+    "llama " ROWS "mesh.data=3 batch.sequences=12 zero.stage=3 zero.keep=0",
+    "llama " ROWS GRADS("int8") "mesh.data=2 zero.stage=2 batch.groups=4",
+    "llama " ROWS "mesh.data=2 zero.reduce=micro zero.stage=2 "
+    "precision.compute=bf16",
 
     /* Whatever StarPU's scheduler does, and with four workers to a core. */
     "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=lws "

@@ -52,8 +52,17 @@ static const char *const counts[] = {
     "sparse_attention.",
 };
 
-/* But for this one, which says where it is read. */
-#define SECOND "compress.secondary="
+/* But for those of them that only say what is sent: where gradients are coded,
+ * rows of an embedding are not. */
+static bool changes_no_bit(const struct trial *of, const char *set)
+{
+    static const char second[] = "compress.secondary=";
+    static const char rows[] = "compress.embedding=";
+
+    return strncmp(set, second, strlen(second)) == 0 ||
+           (strncmp(set, rows, strlen(rows)) == 0 &&
+            !dsf_compresses_gradients(&of->job));
+}
 
 /* Who runs a trial: the serial executor, StarPU, or a serial executor for each
  * of several processes. */
@@ -81,7 +90,7 @@ static char *reference_text(const struct trial *of, bool tensor, bool gpu)
     for (unsigned i = 0; i < of->nsets; i++)
         for (unsigned k = 0; k < sizeof(counts) / sizeof(*counts); k++)
             if (strncmp(of->sets[i], counts[k], strlen(counts[k])) == 0 &&
-                strncmp(of->sets[i], SECOND, strlen(SECOND)) != 0)
+                !changes_no_bit(of, of->sets[i]))
                 strcat(strcat(text, " "), of->sets[i]);
     if (strstr(text, "batch.groups=") == NULL)
         sprintf(text + strlen(text), " batch.groups=%d", (int)of->plan->groups);

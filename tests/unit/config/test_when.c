@@ -153,6 +153,8 @@ static const struct {
     { "compress.keep", "optimizer.kind=onebit_adam", "" },
     { "onebit_adam.freeze_step", "optimizer.kind=onebit_adam", "" },
     { "onebit_adam.errors", "optimizer.kind=onebit_adam", "" },
+    { "compress.embedding", "mesh.data=2 model.tied=false",
+      "mesh.data=2 model.tied=true" },
     { "pipeline.schedule", "mesh.pipeline=2", "" },
     { "pipeline.chunks", "mesh.pipeline=2 pipeline.schedule=interleaved",
       "mesh.pipeline=2" },

@@ -227,6 +227,40 @@ static void a_sum_is_sent_where_that_is_less(void **state)
     end_trial(&t);
 }
 
+static unsigned rows_sent(const char *keys)
+{
+    struct trial t;
+    unsigned n;
+
+    plan_one(&t, keys, "zero");
+    n = count(&t, &dsf_op_add_rows);
+    if (n > 0)
+        assert_int_equal(count(&t, &dsf_op_pack_rows), 4);
+    end_trial(&t);
+    return n;
+}
+
+#define ROWS                                                                   \
+    "compress.embedding=rows mesh.data=4 batch.sequences=4 model.vocab=2048 "
+
+/* Where these are fewer bytes; a head that is tied touches all rows. */
+static void an_embedding_is_sent_as_rows(void **state)
+{
+    assert_int_equal(rows_sent(ROWS "zero.stage=0"), 4);
+    assert_int_equal(rows_sent(ROWS "zero.stage=2"), 4);
+    assert_int_equal(rows_sent(ROWS "zero.stage=2 compress.keep=0 "
+                                    "compress.gradients=int4"),
+                     4);
+    assert_int_equal(rows_sent(ROWS "model.tied=true"), 0);
+    assert_int_equal(rows_sent(ROWS "model.vocab=64"), 0);
+    assert_int_equal(rows_sent(ROWS "precision.compute=bf16 "
+                                    "precision.gradients=bf16"),
+                     0);
+    assert_int_equal(rows_sent("mesh.data=4 batch.sequences=4 "
+                               "model.vocab=2048"),
+                     0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +270,7 @@ int main(void)
         cmocka_unit_test(ranks_code_what_they_send),
         cmocka_unit_test(errors_stand_where_their_groups_are),
         cmocka_unit_test(a_sum_is_sent_where_that_is_less),
+        cmocka_unit_test(an_embedding_is_sent_as_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

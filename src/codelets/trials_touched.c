@@ -1,0 +1,78 @@
+/* trials_touched.c - random cases of gradients that are sent as rows. */
+#include "codelets/trials.h"
+
+#include "base/random.h"
+#include "tasks/tasks.h"
+
+#include <string.h>
+
+static int make_case(const struct dsflow_op *op, uint64_t seed,
+                     struct dsflow_shape *shapes, unsigned *n, void *args,
+                     unsigned *fresh)
+{
+    struct dsf_rows_args *a = args;
+    uint64_t state = seed;
+    int64_t before = 16 * dsf_any(&state, 0, 2);
+
+    a->width = dsf_any(&state, 1, 40);
+    a->most = dsf_any(&state, 1, 12);
+    a->elems = dsf_any(&state, 1, 400);
+    a->dense = a->elems;
+    *fresh = op == &dsf_op_pack_rows ? 2 : 0;
+    if (op == &dsf_op_pack_rows) {
+        a->at = before;
+        shapes[0] = dsflow_shape_of(DSFLOW_FP32, before + a->elems);
+        shapes[1] = dsflow_shape_of(DSFLOW_BYTES, dsf_rows_bytes(a));
+        *n = 2;
+        return DSFLOW_OK;
+    }
+    a->at = dsf_any(&state, 0, 100);
+    a->into_at = before;
+    *n = (unsigned)dsf_any(&state, 2, 9);
+    shapes[0] = dsflow_shape_of(DSFLOW_FP32, before + a->elems);
+    for (unsigned i = 1; i < *n; i++)
+        shapes[i] = dsflow_shape_of(DSFLOW_BYTES, dsf_rows_bytes(a));
+    return DSFLOW_OK;
+}
+
+/* Every second number of a row is a zero, and most rows have no others. */
+static void fill_dense(const struct dsf_rows_args *a, uint64_t *state, float *x,
+                       int64_t elems)
+{
+    for (int64_t i = 0; i < elems; i++)
+        x[i] = i / a->width % 3 == 0 && i % 2 == 0
+                   ? (float)dsf_random_normal(state)
+                   : 0;
+}
+
+static void fill_packed(const struct dsf_rows_args *a, uint64_t *state,
+                        int64_t *count)
+{
+    float *x = (float *)(void *)(count + 1 + a->most);
+    int64_t row = 0;
+
+    *count = dsf_any(state, 0, (int32_t)a->most);
+    for (int64_t i = 0; i < a->most; i++) {
+        row += dsf_any(state, 1, 3);
+        count[1 + i] = row;
+    }
+    for (int64_t i = 0; i < a->most * a->width; i++)
+        x[i] = (float)dsf_random_normal(state);
+}
+
+static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
+                     void *data, int64_t elems, const void *args)
+{
+    uint64_t state = seed + 31 * port;
+
+    if (op == &dsf_op_pack_rows && port == 0)
+        fill_dense(args, &state, data, elems);
+    else if (op == &dsf_op_add_rows && port > 0)
+        fill_packed(args, &state, data);
+    else
+        return 0;
+    return 1;
+}
+
+const struct dsflow_trials dsf_trials_rows = { .make = make_case,
+                                               .fill = fill_case };
