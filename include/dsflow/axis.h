@@ -33,8 +33,8 @@ struct dsflow_axis {
     unsigned shares;     /* of enum dsflow_share, or-ed */
 
     /* Ranks are numbered by the axes in increasing order: those along the last
-     * one follow each other. pipeline has 10, data 20, tensor 30. Two axes of
-     * the same order: in that in which they were registered. */
+     * one follow each other. pipeline has 10, data 20, sequence 25, tensor 30.
+     * Two axes of the same order: in that in which they were registered. */
     int order;
     int32_t max;         /* ranks along it */
 

@@ -305,10 +305,12 @@ static int decide(struct dsf_resume *r, const struct comparison *c,
                            dsf_effect_str(broken->effect));
     if (n == 0)
         return DSFLOW_OK;
-    back = n > 1                               ? "them"
-           : strcmp(keys, "batch.groups") != 0 ? "it"
-           : c->s->job->batch.groups < 0       ? "mesh.data"
-                                               : "it";
+    back = n > 1 ? "them" : "it";
+    if (strcmp(keys, "batch.groups") == 0 && c->s->job->batch.groups < 0)
+        back = "mesh.data";
+    if (strcmp(keys, "batch.sequence_groups") == 0 &&
+        c->s->job->batch.sequence_groups < 0)
+        back = "mesh.sequence";
     if (!r->changes)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: the job has changed (%s): set %s back, or go "

@@ -164,4 +164,15 @@ refuses --resume mesh.data=2 job.steps=30
 says "warning: batch.groups: 1 in the run, now 2: sums have another order"
 says "warning: batch.groups: \"auto\" is mesh.data; a run that has batch.groups = 2 from its start goes on bit for bit on 1 to 2 data ranks"
 says "whole/checkpoints/step-20: the job has changed (batch.groups): set mesh.data back, or go on with --resume=changed"
+
+# The same of ranks that share sequences.
+run tokens --set mesh.sequence=4
+run shorter --set mesh.sequence=4 --set job.steps=10 --set schedule.total=20
+run shorter --set mesh.sequence=2 --set job.steps=15 --set schedule.total=20 --resume
+run shorter --resume
+same tokens shorter
+refuses --resume mesh.sequence=2 job.steps=30
+says "warning: batch.sequence_groups: 1 in the run, now 2: sums have another order"
+says "warning: batch.sequence_groups: \"auto\" is mesh.sequence; a run that has batch.sequence_groups = 2 from its start goes on bit for bit on 1 to 2 ranks of a sequence"
+says "whole/checkpoints/step-20: the job has changed (batch.sequence_groups): set mesh.sequence back, or go on with --resume=changed"
 finish
