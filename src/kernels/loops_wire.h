@@ -107,7 +107,9 @@ INLINE void load_codes(const uint8_t *p, vu *a, size_t n)
         vu8 y;
 
         memcpy(&y, p + k * VW, sizeof(y));
-#if defined(DSF_VEC_AVX2)
+#if defined(DSF_VEC_AVX512)
+        a[k] = (vu)_mm512_cvtepu8_epi32((__m128i)y) << 24;
+#elif defined(DSF_VEC_AVX2)
         a[k] = (vu)_mm256_cvtepu8_epi32(_mm_set_epi64x(0, (int64_t)y)) << 24;
 #else
         a[k] = __builtin_convertvector(y, vu) << 24;
@@ -124,6 +126,13 @@ enum {
     STEP4 = VECTORS4 * VW
 };
 
+/* Numbers a page further on, which may be beyond the last: a block is read twice, and
+ * memory would have nothing to do the second time. */
+INLINE void ask_for(const float *in)
+{
+    __builtin_prefetch((const char *)in + 8192);
+}
+
 static void wire8_encode(size_t block, const float *in, uint8_t *out, size_t n)
 {
     for (; n > 0; n--, in += block, out += dsf_wire8_bytes(block)) {
@@ -138,6 +147,7 @@ static void wire8_encode(size_t block, const float *in, uint8_t *out, size_t n)
             UNROLL
             for (size_t k = 0; k < VECTORS8; k++)
                 c[k] = codes_of(vload(in + i + k * VW, VW), vset(scale), 8);
+            ask_for(in + i);
             store_codes(codes + i, c, VECTORS8);
         }
     }
@@ -203,6 +213,7 @@ static void wire4_encode(size_t block, const float *in, uint8_t *out, size_t n)
         for (size_t i = 0; i < whole; i += STEP4) {
             wire4_codes(in + i, half, vset(scale), c, VW);
             store_codes(codes + i, c, VECTORS4);
+            ask_for(in + 2 * i);
         }
         if (whole == half)
             continue;
