@@ -435,6 +435,100 @@ static void wire(size_t n, size_t block, int bits)
     free(packed);
 }
 
+/* LAMB's two passes over `n` parameters, against a copy of four arrays: the
+ * first reads p, g, m, v and writes m, v, u; the second reads p, m, v and
+ * writes p. */
+static void lamb(size_t n)
+{
+    const struct dsf_lamb_step s = { .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .scale = 1,
+                                     .rate1 = 1,
+                                     .root2 = 1,
+                                     .eps = 1e-6f,
+                                     .decay = 0.01f,
+                                     .lr = 1e-3f };
+    float *p = numbers(4 * n, 1), *u = numbers(n, 1), *copy = numbers(4 * n, 1);
+    double first = INFINITY, second = INFINITY, plain = INFINITY;
+
+    memset(p + 3 * n, 0, n * sizeof(float));
+    for (unsigned i = 0; i <= repetitions; i++) {
+        double t0 = now(), t1, t2, t3;
+
+        dsf_lamb_moments(&s, p, p + n, p + 2 * n, p + 3 * n, u, n);
+        t1 = now();
+        dsf_lamb_update(&s, p, p + 2 * n, p + 3 * n, n);
+        t2 = now();
+        memcpy(copy, p, 4 * n * sizeof(float));
+        t3 = now();
+        first = t1 - t0 < first ? t1 - t0 : first;
+        second = t2 - t1 < second ? t2 - t1 : second;
+        plain = t3 - t2 < plain ? t3 - t2 : plain;
+    }
+    printf("lamb of %zu: moments %.3f ms, %.2f GB/s; update %.3f ms, "
+           "%.2f GB/s; copy %.2f GB/s, ratio %.3f\n",
+           n, first * 1e3, 28e-9 * (double)n / first, second * 1e3,
+           16e-9 * (double)n / second, 32e-9 * (double)n / plain,
+           44.0 / 32 * plain / (first + second));
+    free(p);
+    free(u);
+    free(copy);
+}
+
+/* Muon's update of a matrix, against products of matrices alone: five times
+ * X X^T, its square and a product with X. */
+static void muon(int64_t rows, int64_t cols)
+{
+    const int64_t n = rows * cols, small = rows < cols ? rows : cols;
+    const double flops =
+        5 * (4.0 * (double)(small * n) + 2.0 * pow((double)small, 3));
+    struct dsf_update_args a = { .at = { .elems = n, .ntensors = 1 },
+                                 .momentum = 0.95f,
+                                 .nesterov = 1,
+                                 .decoupled = 1,
+                                 .adam_rate = 1,
+                                 .steps = 5 };
+    struct dsflow_control c = {
+        .step = 1, .lr = 1e-3, .scale = 1, .correction1 = 1, .correction2 = 1
+    };
+    float *x = numbers((size_t)(4 * n), 1), *y = numbers((size_t)n, 1), *room;
+    struct dsflow_buf bufs[5] = { { &c, sizeof(c), sizeof(c), DSFLOW_BYTES } };
+    struct dsflow_shape shapes[5];
+    const struct dsflow_case seen = { &dsf_op_muon, shapes, 5, &a };
+    double own = INFINITY, plain = INFINITY;
+
+    a.at.tensors[0] =
+        (struct dsflow_tensor){ .rows = rows, .cols = cols, .decays = 1 };
+    for (int i = 0; i < 4; i++)
+        bufs[i + 1] =
+            (struct dsflow_buf){ x + i * n, (size_t)n * 4, n, DSFLOW_FP32 };
+    for (int i = 0; i < 5; i++)
+        shapes[i] = dsflow_shape_of(bufs[i].dtype, bufs[i].elems);
+    room = numbers(dsf_op_muon.scratch(&seen) / sizeof(*room), 1);
+    for (unsigned i = 0; i <= repetitions; i++) {
+        double t0 = now(), t1, t2;
+
+        dsf_codelet_muon.cpu(&(struct dsflow_call){
+            .bufs = bufs, .nbufs = 5, .args = &a, .scratch = room });
+        t1 = now();
+        dsf_gemm(false, false, (size_t)small, (size_t)(n / small),
+                 (size_t)small, x, (size_t)small, x + n, (size_t)(n / small), 0,
+                 y, (size_t)(n / small));
+        t2 = now();
+        own = t1 - t0 < own ? t1 - t0 : own;
+        plain = t2 - t1 < plain ? t2 - t1 : plain;
+    }
+    plain = 2.0 * (double)(small * n) / plain;
+    printf(
+        "muon of %lld x %lld: %.3f ms, %.2f GFLOP/s; sgemm alone %.2f, ratio "
+        "%.3f\n",
+        (long long)rows, (long long)cols, own * 1e3, 1e-9 * flops / own,
+        1e-9 * plain, flops / own / plain);
+    free(x);
+    free(y);
+    free(room);
+}
+
 int main(int argc, char **argv)
 {
     struct dsflow_tile t = { .rows = 256,
@@ -479,6 +573,12 @@ int main(int argc, char **argv)
     head(t, a, b, c);
     if (strncmp("adam", wanted, strlen(wanted)) == 0)
         update(16 << 20);
+    if (strncmp("lamb", wanted, strlen(wanted)) == 0)
+        lamb(16 << 20);
+    if (strncmp("muon", wanted, strlen(wanted)) == 0) {
+        muon(768, 768);
+        muon(768, 3072);
+    }
     if (strncmp("pack", wanted, strlen(wanted)) == 0) {
         pack(16 << 20, DSFLOW_BF16, "bf16");
         pack(16 << 20, DSFLOW_INT8_BLOCK, "int8");
