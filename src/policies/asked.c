@@ -63,9 +63,11 @@ static int32_t lane_of(const struct finding *f,
                              : f->asked->lanes[t->microbatch];
 }
 
+/* What follows the gradients is of a unit, also where it stands with a
+ * micro-batch: tensor ranks do all of it together. */
 static bool is_own(const struct finding *f, const struct dsflow_task_spec *t)
 {
-    if (t->microbatch >= 0)
+    if (t->microbatch >= 0 && t->pass != DSFLOW_UPDATE)
         return *here_at(f, dsflow_plan_stage_of(f->plan, t->layer),
                         lane_of(f, t));
     for (unsigned i = 0; i < t->ndata; i++) {
