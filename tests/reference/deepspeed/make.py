@@ -426,11 +426,12 @@ if __name__ == "__main__":
     known, out, wanted = sys.argv[1] == "known", sys.argv[2], sys.argv[3:]
     os.environ.setdefault("TEXT", os.path.join(os.path.dirname(__file__), "..", "..", "..", "README.md"))
     every = cases(known)
-    of = lambda w, c: (w, c.get("tensor", 1))  # AutoTP leaves processes that are of no more use
-    for world, tensor in sorted({of(*v) for v in every.values()}):
-        todo = [(n, c) for n, (w, c) in every.items() if of(w, c) == (world, tensor) and (not wanted or n in wanted)]
+    # AutoTP and pipelines leave processes that are of no more use to others.
+    of = lambda w, c: (w, c.get("tensor", 1), c.get("pipeline", False))
+    for kind in sorted({of(*v) for v in every.values()}):
+        todo = [(n, c) for n, (w, c) in every.items() if of(w, c) == kind and (not wanted or n in wanted)]
         if todo:
-            mp.start_processes(process, (world, todo, out, known), world, start_method="fork")
+            mp.start_processes(process, (kind[0], todo, out, known), kind[0], start_method="fork")
     for name in ("gpt2_zero2", "llama_zero3"):
         if known and (not wanted or name in wanted):
             make_universal(name, out)
