@@ -36,6 +36,8 @@ static float *part(const struct dsflow_call *call, unsigned i, int64_t from)
 
     if (i == PARAM)
         from += a->at.param_at;
+    if (i == M)
+        from += a->m_at;
     return (float *)call->bufs[i].ptr + from;
 }
 

@@ -94,6 +94,10 @@ static int make_update(const struct dsflow_op *op, uint64_t seed,
         shapes[i] = floats(elems);
     shapes[1] = floats(elems + (size_t)a->at.grad_at);
     shapes[2] = floats(elems + (size_t)a->at.param_at);
+    if (is_kind(op, "adam") && dsf_any(&state, 0, 1)) {
+        a->m_at = 16;
+        shapes[3] = floats(elems + 16);
+    }
     a->copies = copies;
     a->copy_at = copies ? 16 * dsf_any(&state, 0, 2) : 0;
     if (copies)

@@ -279,7 +279,7 @@ void launch_update(const struct dsflow_call *call, void *stream)
         (const struct dsflow_control *)call->bufs[CONTROL].ptr;
     const double *ratio = (const double *)call->bufs[RATIO].ptr;
     const shard<T> s = { (float *)call->bufs[PARAM].ptr + a->at.param_at,
-                         (const float *)call->bufs[M].ptr,
+                         (const float *)call->bufs[M].ptr + a->m_at,
                          (const float *)call->bufs[V].ptr,
                          a->copies ? (T *)call->bufs[COPY].ptr + a->copy_at
                                    : nullptr,

@@ -179,7 +179,7 @@ shard<T, G> shard_of(const struct dsflow_call *call)
 
     return { floats(PARAM) + a->at.param_at,
              (const G *)call->bufs[GRAD].ptr + a->at.grad_at,
-             floats(M),
+             floats(M) + a->m_at,
              floats(V),
              a->copies ? copy : nullptr,
              (size_t)a->at.decay,

@@ -49,6 +49,11 @@ uint16_t dsf_onebit_server(const struct dsflow_plan *plan)
                                               : dsflow_plan_kept(plan, SERVER);
 }
 
+bool dsf_onebit_is_momentum(const struct dsflow_plan *plan, uint16_t kept)
+{
+    return kept == 1 + DSF_KEPT_STATE && dsf_onebit_keys(plan->job) != NULL;
+}
+
 bool dsf_onebit_keeps(const struct dsf_job *job, const struct dsflow_kept *kept)
 {
     return dsf_onebit_keys(job) != NULL && strcmp(kept->name, SERVER) == 0;
@@ -85,9 +90,6 @@ static int check(const struct dsflow_plan *plan, struct dsflow_err *err)
     if (plan->sequence_groups > 1)
         return refuse(plan, err, "batch", "sequence_groups",
                       "1, as momenta are of whole sequences,");
-    if (dsf_zero_stage(job) > 0)
-        return refuse(plan, err, "zero", "stage",
-                      "0, as each rank has all momenta,");
     if (plan->nparts > 1)
         return refuse(plan, err, "mesh", "tensor",
                       "1, as tensors have one scale,");

@@ -33,4 +33,8 @@ int dsf_onebit_decide(struct dsflow_plan *plan, struct dsflow_err *err);
  * each data rank has a shard of it, on any stage of ZeRO. 0: there is none. */
 uint16_t dsf_onebit_server(const struct dsflow_plan *plan);
 
+/* Is this kept number the momentum? Each data rank has all of it, on any stage:
+ * its groups' momenta begin with it. */
+bool dsf_onebit_is_momentum(const struct dsflow_plan *plan, uint16_t kept);
+
 #endif

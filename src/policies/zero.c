@@ -102,15 +102,23 @@ static void spread(struct dsf_zero *z, dsflow_data_id id,
     }
 }
 
+/* Has each rank all of these parameters or states? */
+static bool is_whole(const struct dsf_zero *z,
+                     const struct dsflow_data_spec *spec)
+{
+    if (dsf_onebit_is_momentum(z->plan, spec->kept))
+        return true;
+    if (spec->kept != 0 && spec->kept == dsf_onebit_server(z->plan))
+        return false;
+    return z->stage < (spec->role == DSFLOW_PARAMS ? 3 : 1);
+}
+
 const struct dsf_spread *dsf_zero_spread(struct dsf_zero *z, dsflow_data_id id)
 {
     const struct dsflow_data_spec *spec = dsf_zero_spec(z, id);
 
     if (z->spread[id.i].id == NULL)
-        spread(
-            z, id, spec,
-            z->stage < (spec->role == DSFLOW_PARAMS ? 3 : 1) &&
-                (spec->kept == 0 || spec->kept != dsf_onebit_server(z->plan)));
+        spread(z, id, spec, is_whole(z, spec));
     return &z->spread[id.i];
 }
 
@@ -174,7 +182,7 @@ static dsflow_data_id port(void *zero, const struct dsflow_task_spec *t,
         return dsflow_rewrite_data(&z->rw, t->data[i]);
     if (spec->role == DSFLOW_GRADS)
         return dsf_zero_gradient(z, t->data[i]);
-    if (z->stage == 3)
+    if (z->stage == 3 && !is_whole(z, spec))
         return dsf_zero_gathered(z, t->data[i], t);
     return dsf_zero_spread(z, t->data[i])->id[dsf_zero_replica(z, t->rank)];
 }
@@ -344,7 +352,7 @@ static void unit_task(struct dsf_zero *z, const struct dsflow_task_spec *t,
         if (!dsf_task_port(t, i)->slice || !s->whole || s->shards ||
             !(dsflow_task_access(t, i) & DSFLOW_W))
             continue;
-        if (t->op == &dsf_op_serve)
+        if (dsf_zero_serves_signs(t))
             dsf_zero_gather_signs(z, t, unit, s);
         else
             dsf_zero_share(z, t, &dsf_op_all_gather, unit, s->id, s->id);

@@ -286,6 +286,12 @@ void dsf_zero_recode(struct dsf_zero *z, const struct dsflow_task_spec *t)
     free(shards);
 }
 
+bool dsf_zero_serves_signs(const struct dsflow_task_spec *t)
+{
+    return t->op == &dsf_op_serve &&
+           ((const struct dsf_chunk_args *)t->args)->coding.ntensors > 0;
+}
+
 /* All numbers of a block are as large as its scale: no bit is lost. */
 void dsf_zero_gather_signs(struct dsf_zero *z, const struct dsflow_task_spec *t,
                            const struct dsflow_data_spec *unit,

@@ -150,7 +150,9 @@ int32_t dsf_zero_node_runs(const struct dsf_zero *z,
 bool dsf_zero_node_in_rank(const struct dsf_zero *z,
                            const struct dsflow_task_spec *t);
 
-/* What each has a shard of after a task `serve`, on all of them: in 1 bit. */
+/* What each has a shard of after a task `serve` whose unit is coded, on all of
+ * them: in 1 bit. */
+bool dsf_zero_serves_signs(const struct dsflow_task_spec *t);
 void dsf_zero_gather_signs(struct dsf_zero *z, const struct dsflow_task_spec *t,
                            const struct dsflow_data_spec *unit,
                            const struct dsf_spread *s);

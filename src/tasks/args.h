@@ -219,6 +219,8 @@ struct dsf_update_args {
     int32_t copies, uncorrected;
     int32_t width; /* of lamb: a power of two */
     int64_t copy_at;
+    int64_t
+        m_at; /* of adam and lamb: in m, which may be whole where v is cut */
     double adam_rate;     /* of muon: the rate of AdamW / lr */
     int32_t steps, scale; /* of muon: enum dsf_muon_scale */
 };

@@ -192,9 +192,11 @@ static int lamb_check(const struct dsflow_case *c, struct dsflow_err *err)
         status = dsf_port_check(c, RATIO, DSFLOW_FP64,
                                 a->at.tensors[i].number + 1, err);
     for (unsigned i = PARAM; i < LAST && status == DSFLOW_OK; i++)
-        status =
-            dsf_range_check(c, i, DSFLOW_FP32, i == PARAM ? a->at.param_at : 0,
-                            a->at.elems, err);
+        status = dsf_range_check(c, i, DSFLOW_FP32,
+                                 i == PARAM ? a->at.param_at
+                                 : i == M   ? a->m_at
+                                            : 0,
+                                 a->at.elems, err);
     return status < 0 ? status : dsf_update_copy_check(c, err);
 }
 

@@ -8,6 +8,9 @@
 
 #include <stdbool.h>
 
+/* The port `copy` of ops that have both means, m and v. */
+enum { M = 3, LAST = 5 };
+
 int dsflow_update_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsflow_update_args *a = c->args;
@@ -102,8 +105,11 @@ int dsf_update_copy_check(const struct dsflow_case *c, struct dsflow_err *err)
 
 static int update_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
+    const struct dsf_update_args *a = c->args;
     int status = dsflow_update_check(c, err);
 
+    if (status == DSFLOW_OK && a->m_at != 0)
+        status = dsf_range_check(c, M, DSFLOW_FP32, a->m_at, a->at.elems, err);
     return status < 0 ? status : dsf_update_copy_check(c, err);
 }
 
@@ -123,6 +129,8 @@ void dsf_update_slice_with_copy(void *args, int64_t from, int64_t elems,
     struct dsf_update_args *a = args;
 
     dsflow_update_slice(args, from, elems, gone);
+    if (copy == LAST && from >= 0)
+        a->m_at += from - gone[M];
     if (a->copies && from >= 0)
         a->copy_at += from - gone[copy];
 }

@@ -586,6 +586,7 @@ int main(int argc, char **argv)
     if (strncmp("wire", wanted, strlen(wanted)) == 0) {
         wire(16 << 20, 2048, 8);
         wire(16 << 20, 256, 4);
+        wire(16 << 20, 4096, 1);
     }
     free(a);
     free(b);

@@ -421,6 +421,11 @@ const char *const mesh_trials[] = {
     "gpt2 " ONEBIT "mesh.data=2 precision.compute=bf16 recompute.what=block "
     "offload.params=cpu offload.gradients=nvme "
     "offload.activations=cpu",
+    "gpt2 " ONEBIT "mesh.data=2 zero.stage=1 batch.groups=4",
+    "llama " ONEBIT "mesh.data=4 zero.stage=2 mesh.pipeline=2 model.tied=true",
+    "gpt2 " ONEBIT "mesh.data=8 zero.stage=3 zero.keep=0 "
+    "precision.compute=bf16 offload.params=nvme "
+    "offload.gradients=cpu",
     "gpt2 " ONEBIT "mesh.data=3 batch.sequences=12 precision.compute=fp16 "
     "compress.params=int8",
 
