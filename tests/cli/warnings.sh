@@ -35,9 +35,10 @@ idle model.rope_scaling llama3 'model.family is "gpt2" (needs llama)'
 idle model.rope_factor 4 'model.rope_scaling is "none" (needs llama3)' --set model.family=llama
 idle pipeline.chunks 2 'pipeline.schedule is "1f1b" (needs interleaved)' --set mesh.pipeline=2
 idle pipeline.schedule gpipe 'mesh.pipeline is 1 (needs 2 or more)'
-idle zero.stage 3 'mesh.data is 1 (needs 2 or more)'
-idle zero.prefetch 2 'zero.stage is 2 (needs 3)' --set mesh.data=2 --set zero.stage=2
-idle zero.keep 0 'zero.stage is 0 (needs 3)' --set mesh.data=2
+idle zero.stage 3 'mesh.data is 1 (needs 2 or more) and mesh.sequence is 1 (needs 2 or more)'
+idle zero.prefetch 2 'zero.stage is 2 (needs 3) and mesh.sequence is 1 (needs 2 or more)' \
+    --set mesh.data=2 --set zero.stage=2
+idle zero.keep 0 'zero.stage is 0 (needs 3) and mesh.sequence is 1 (needs 2 or more)' --set mesh.data=2
 idle memory.nvme.path "$here" "$undisked"
 idle memory.nvme.depth 8 "$undisked"
 idle offload.share 0.5 "$none"
@@ -61,11 +62,12 @@ idle data.validation 0.1 'data.validation_files is […] (needs [])' --set data.
 idle validation.every 5 'data.validation is 0 (needs more than 0) and data.validation_files is []' --set data.validation=0
 
 # A size that is auto is known before this is said.
-idle zero.prefetch 2 'zero.stage is 0 (needs 3) and mesh.data is 1 (needs 2 or more)' --set zero.stage=auto
+idle zero.prefetch 2 'zero.stage is 0 (needs 3) and mesh.data is 1 (needs 2 or more) and mesh.sequence is 1 (needs 2 or more)' \
+    --set zero.stage=auto
 
 # The line of the file; nothing of what says that nothing is there.
 { job; printf 'min_ratio = 0.1\n[zero]\nstage = 3\n'; } > file.toml
-warns "file.toml:24: zero: stage: has no effect: mesh.data is 1 (needs 2 or more)" file.toml
+warns "file.toml:24: zero: stage: has no effect: mesh.data is 1 (needs 2 or more) and mesh.sequence is 1 (needs 2 or more)" file.toml
 { job; printf '[zero]\nstage = 0\n[offload]\nshare = 0.0\n'; } > file.toml
 warns "" file.toml
 
