@@ -98,6 +98,10 @@ INLINE void mm_panel(const struct product *p, size_t j, size_t vecs,
 
     for (; i + MM_ROWS <= p->m; i += MM_ROWS)
         mm_tile(p, i, j, MM_ROWS, vecs, lanes, pairs, apart);
+    if (MM_ROWS > 4 && i + 4 <= p->m) {
+        mm_tile(p, i, j, 4, vecs, lanes, pairs, apart);
+        i += 4;
+    }
     for (; i + 2 <= p->m; i += 2)
         mm_tile(p, i, j, 2, vecs, lanes, pairs, apart);
     if (i < p->m)

@@ -81,6 +81,52 @@ static void clear_rows(struct dsf_numbers to, size_t ldt, size_t rows, size_t n)
         memset(from(to, r * ldt).p, 0, bytes);
 }
 
+#if defined(DSF_VEC_AVX512)
+#if defined(__clang__)
+#define UNROLL16
+#else
+#define UNROLL16 _Pragma("GCC unroll 16")
+#endif
+
+/* to[j][i] = from[i][j], of 16 rows and columns. */
+static void transpose_16(float *to, size_t ldt, const float *from, size_t ldf)
+{
+    __m512 r[16], t[16];
+
+    UNROLL16
+    for (int i = 0; i < 16; i++)
+        r[i] = _mm512_loadu_ps(from + (size_t)i * ldf);
+    UNROLL16
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    UNROLL16
+    for (int i = 0; i < 16; i++) {
+        const int at = i / 4 * 4 + i % 4 / 2;
+        const __m512d a = _mm512_castps_pd(t[at]);
+        const __m512d b = _mm512_castps_pd(t[at + 2]);
+
+        r[i] = _mm512_castpd_ps(i % 2 == 0 ? _mm512_unpacklo_pd(a, b)
+                                           : _mm512_unpackhi_pd(a, b));
+    }
+    /* Each quarter of r[4 q + j] has four rows of the columns j, 4 + j … */
+    UNROLL16
+    for (int j = 0; j < 4; j++) {
+        const __m512 a = _mm512_shuffle_f32x4(r[j], r[4 + j], 0x88);
+        const __m512 b = _mm512_shuffle_f32x4(r[8 + j], r[12 + j], 0x88);
+        const __m512 c = _mm512_shuffle_f32x4(r[j], r[4 + j], 0xdd);
+        const __m512 d = _mm512_shuffle_f32x4(r[8 + j], r[12 + j], 0xdd);
+        float *p = to + (size_t)j * ldt;
+
+        _mm512_storeu_ps(p, _mm512_shuffle_f32x4(a, b, 0x88));
+        _mm512_storeu_ps(p + 4 * ldt, _mm512_shuffle_f32x4(c, d, 0x88));
+        _mm512_storeu_ps(p + 8 * ldt, _mm512_shuffle_f32x4(a, b, 0xdd));
+        _mm512_storeu_ps(p + 12 * ldt, _mm512_shuffle_f32x4(c, d, 0xdd));
+    }
+}
+#endif
+
 /* to[j][i] = from[i][j], eight rows at a time: whole cache lines of `to` would
  * be better, but its rows are many. */
 static void transpose(float *to, size_t ldt, const float *from, size_t ldf,
@@ -88,6 +134,17 @@ static void transpose(float *to, size_t ldt, const float *from, size_t ldf,
 {
     size_t i = 0;
 
+#if defined(DSF_VEC_AVX512)
+    for (; i + 16 <= rows; i += 16) {
+        size_t j = 0;
+
+        for (; j + 16 <= n; j += 16)
+            transpose_16(to + j * ldt + i, ldt, from + i * ldf + j, ldf);
+        for (; j < n; j++)
+            for (size_t r = 0; r < 16; r++)
+                to[j * ldt + i + r] = from[(i + r) * ldf + j];
+    }
+#endif
     for (; i + 8 <= rows; i += 8) {
         const float *f = from + i * ldf;
 
