@@ -8,6 +8,8 @@
 
 #include "lib/train.h"
 
+#include <ctype.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +34,7 @@ struct loaded {
 static void make(struct loaded *l, const char *table)
 {
     struct dsflow_err err;
-    char text[800];
+    char text[1600];
     int n =
         snprintf(text, sizeof(text),
                  "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n[model]\n%s", table);
@@ -290,6 +292,120 @@ static void a_window_needs_memory_for_its_tokens_only(void **state)
         assert_true(dsf_generator_bytes(&r.l.model, NULL) ==
                     cases[k].rows * cases[k].width * 4);
         unload(&r);
+    }
+}
+
+/* The keys of a reference of make_sparse.py, as a table of job.toml. */
+static void add_keys(char *table, size_t size, json_t *keys)
+{
+    size_t at = strlen(table);
+
+    at += (size_t)snprintf(table + at, size - at, "[sparse_attention]\n");
+    for (size_t i = 0; i < json_array_size(keys); i++) {
+        const char *key = strchr(json_string_value(json_array_get(keys, i)), '.');
+        const char *value = strchr(key, '=') + 1;
+        const char *quote =
+            isalpha((unsigned char)*value) && strcmp(value, "true") != 0 ? "\""
+                                                                         : "";
+
+        at += (size_t)snprintf(table + at, size - at, "%.*s = %s%s%s\n",
+                               (int)(value - key - 2), key + 1, quote, value,
+                               quote);
+    }
+    assert_true(at < size);
+}
+
+static void load_laid(struct loaded *l, const char *name, json_t *keys)
+{
+    struct dsflow_err err;
+    struct dsf_hf *hf;
+    char table[1200];
+
+    snprintf(table, sizeof(table), "family = \"%s\"\ninit = \"%s\"\n",
+             strncmp(name, "gpt2", 4) == 0 ? "gpt2" : "llama",
+             path_of(name, ""));
+    add_keys(table, sizeof(table), keys);
+    make(l, table);
+    must(dsf_hf_open(&l->model, path_of(name, ""), &hf, &err), &err);
+    for (unsigned u = 0; u < l->model.nunits; u++)
+        must(dsf_hf_read(hf, u, l->params[u], &err), &err);
+    dsf_hf_close(hf);
+}
+
+/* -log softmax of one of `n` logits. */
+static double loss_of(const float *logits, size_t n, size_t target)
+{
+    double top = -INFINITY, sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        top = fmax(top, logits[i]);
+    for (size_t i = 0; i < n; i++)
+        sum += exp(logits[i] - top);
+    return top + log(sum) - logits[target];
+}
+
+/* A prompt of n tokens, then one after the other. */
+static void check_laid(struct loaded *l, const char *of, json_t *losses,
+                       const uint8_t *text, size_t n, unsigned workers)
+{
+    struct dsf_generator *g = generator_of(
+        l, (struct dsf_generator_spec){ .workers = workers, .job = &l->job });
+    int32_t tokens[256];
+
+    for (size_t i = 0; i < 256; i++)
+        tokens[i] = text[i];
+    feed(g, tokens, n);
+    for (size_t i = n; i < 256; i++) {
+        const double want = json_number_value(json_array_get(losses, i - 1));
+        const double got =
+            loss_of(dsf_generator_logits(g), (size_t)l->model.dims.vocab,
+                    (size_t)tokens[i]);
+
+        if (!(fabs(got - want) <= 2e-5 * (1 + fabs(want))))
+            fail_msg("%s, %u workers: token %zu behind a prompt of %zu: %.9g: "
+                     "expected %.9g",
+                     of, workers, i, n, got, want);
+        feed(g, &tokens[i], 1);
+    }
+    dsf_generator_free(g);
+}
+
+/* What dense attention with the expanded mask makes of each token. */
+static void a_layout_gives_the_logits_of_training(void **state)
+{
+    static const char *const cases[][2] = {
+        { "gpt2_sparse", "fixed16" },      { "gpt2_sparse", "variable64" },
+        { "gpt2_sparse", "sliding16" },    { "llama_sparse", "variable16" },
+        { "llama_sparse", "bigbird16" },   { "llama_sparse", "bigbird64" },
+        { "llama_sparse", "bslongformer16" },
+    };
+
+    for (size_t k = 0; k < sizeof(cases) / sizeof(*cases); k++) {
+        struct dsf_st_file *file;
+        struct dsflow_err err;
+        uint8_t text[257];
+        json_error_t where;
+        char name[64];
+        struct loaded l;
+        json_t *of;
+
+        snprintf(name, sizeof(name), "/%s.json", cases[k][1]);
+        of = json_load_file(path_of(cases[k][0], name), 0, &where);
+        assert_non_null(of);
+        load_laid(&l, cases[k][0], json_object_get(of, "keys"));
+        must(dsf_st_open(path_of(cases[k][0], "/batches.safetensors"), &file,
+                         &err),
+             &err);
+        must(dsf_st_read(file, dsf_st_find(file, "tokens"), 0, sizeof(text),
+                         text, &err),
+             &err);
+        dsf_st_close(file);
+        for (size_t n = 1; n < 240; n += 79)
+            for (unsigned workers = 1; workers <= 2; workers++)
+                check_laid(&l, cases[k][1], json_object_get(of, "tokens"), text,
+                           n, workers);
+        json_decref(of);
+        drop(&l);
     }
 }
 
@@ -689,6 +805,7 @@ int main(void)
         cmocka_unit_test(a_whole_prompt_and_pieces_of_it_give_pytorchs_logits),
         cmocka_unit_test(text_past_the_window_is_that_of_transformers),
         cmocka_unit_test(a_window_needs_memory_for_its_tokens_only),
+        cmocka_unit_test(a_layout_gives_the_logits_of_training),
         cmocka_unit_test(a_long_prompt_gives_the_logits_of_its_tokens_alone),
         cmocka_unit_test(the_likeliest_is_taken_at_temperature_zero),
         cmocka_unit_test(tokens_come_as_often_as_softmax_says),
