@@ -1,5 +1,6 @@
 /* test_reference.c - the plain step: how many tasks of each kind, and that
  * rings change nothing but who waits for whom. */
+#include "plan/sight.h"
 #include "policies/policies.h"
 
 #include "lib/test.h"
@@ -291,6 +292,43 @@ static void slices_of_the_head_have_tasks_of_their_own(void **state)
     done(&f);
 }
 
+#define PIECES "[batch]\nsequences = 2\nmicro = 1\nsequence = 64\ntile = 16\n"
+#define LAID   "[sparse_attention]\nattention = \"unidirectional\"\n"
+
+/* 2 micro-batches of 4 tiles of 16 tokens, in 3 layers. */
+static void pairs_without_a_visible_block_have_no_task(void **state)
+{
+    struct fixture f;
+
+    /* The second layer: a tile sees itself and the one before it. */
+    build(&f, "gpt2", PIECES LAID "mode = \"local_sliding_window\"\n"
+                                  "layers = \"1\"\n");
+    assert_int_equal(count(&f, &dsf_op_attention_forward, "step"),
+                     2 * (10 + 7 + 10));
+    assert_int_equal(count(&f, &dsf_op_attention_backward_input, "step"),
+                     2 * (10 + 7 + 10));
+    assert_int_equal(count(&f, &dsf_op_attention_forward, "eval"), 27);
+    assert_true(dsf_plan_keys(f.plan, 0) == 64);
+    assert_true(dsf_plan_keys(f.plan, 1) == 2.0 * (4 * 136 + 3 * 256) / 64);
+    done(&f);
+
+    /* The heads together see all pairs of tiles, each of them 8 of the 10. */
+    build(&f, "gpt2", PIECES LAID "mode = \"fixed\"\nnum_local_blocks = 2\n"
+                                  "different_layout_per_head = true\n"
+                                  "num_different_global_patterns = 2\n");
+    assert_int_equal(count(&f, &dsf_op_attention_forward, "step"), 2 * 3 * 10);
+    done(&f);
+    build(&f, "gpt2", PIECES LAID "mode = \"fixed\"\nnum_local_blocks = 2\n"
+                                  "different_layout_per_head = true\n"
+                                  "num_different_global_patterns = 2\n"
+                                  "[mesh]\ntensor = 2\n");
+    assert_int_equal(count(&f, &dsf_op_attention_forward, "step"),
+                     2 * 3 * (8 + 8));
+    assert_int_equal(count(&f, &dsf_op_attention_backward_input, "step"),
+                     2 * 3 * (8 + 8));
+    done(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +341,7 @@ int main(void)
         cmocka_unit_test(the_same_plan_gives_the_same_graph),
         cmocka_unit_test(the_size_of_a_graph_is_known_before_there_is_one),
         cmocka_unit_test(slices_of_the_head_have_tasks_of_their_own),
+        cmocka_unit_test(pairs_without_a_visible_block_have_no_task),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
