@@ -148,8 +148,8 @@ void dsf_megatron_recognize(struct dsf_source *s, const char *path,
               DSF_MEGATRON_QKV_W;
     if (!has)
         return;
-    /* Where the model is in files of ZeRO 3 alone, zero.c has found its version,
-     * or it is a late one. */
+    /* Where the model is in files of ZeRO 3 alone, zero.c has found its
+     * version, or it is a late one. */
     if (s->names != DSF_NAMES_MEGATRON)
         s->qkv = 2;
     if (open_first(&m, path, tag) == DSFLOW_OK)
