@@ -23,6 +23,7 @@ static const struct rule rules[] = {
     { "adagrad", "adagrad", 1e-2, 0, 1e-10, false },
     { "lamb", "lamb", 1e-3, 0.999, 1e-8, false },
     { "muon", "muon", 0.02, 0.95, 1e-10, false },
+    { "onebitadam", "onebit_adam", 1e-3, 0.999, 1e-8, false },
 };
 
 static const struct rule *find_rule(struct dsf_ds *x)
@@ -34,7 +35,7 @@ static const struct rule *find_rule(struct dsf_ds *x)
             return &rules[i];
     dsf_ds_refuse(x, "optimizer.type",
                   "%.60s: expected Adam, AdamW, Lion, SGD, Adagrad, "
-                  "Lamb or Muon",
+                  "Lamb, Muon or OneBitAdam",
                   type);
     return NULL;
 }
@@ -111,6 +112,12 @@ static void take_muon(struct dsf_ds *x)
                            3e-4);
 }
 
+static void take_onebit(struct dsf_ds *x)
+{
+    dsf_ds_set(x, "onebit_adam", "freeze_step", O "freeze_step", "%lld",
+               (long long)dsf_ds_whole(x, O "freeze_step", 100000));
+}
+
 static void take_rule(struct dsf_ds *x, const struct rule *r)
 {
     const bool two =
@@ -128,6 +135,8 @@ static void take_rule(struct dsf_ds *x, const struct rule *r)
         take_lamb(x);
     if (strcmp(r->kind, "muon") == 0)
         take_muon(x);
+    if (strcmp(r->kind, "onebit_adam") == 0)
+        take_onebit(x);
     if (!r->momentum)
         return;
     dsf_ds_take_number(x, "optimizer", "momentum", O "momentum", 0);
@@ -286,6 +295,22 @@ static void leave_optimizer(struct dsf_ds *x)
         dsf_ds_leave(x, "optimizer", keys[i], why);
 }
 
+/* Gradients are clipped, unless it is said that they are not; of 1-bit Adam's
+ * nobody has the norm. */
+static void take_clip(struct dsf_ds *x, const struct rule *r)
+{
+    const bool never = r != NULL && strcmp(r->kind, "onebit_adam") == 0;
+    const double clip = dsf_ds_number(x, "gradient_clipping", 1);
+
+    if (never && clip > 0)
+        dsf_ds_refuse(
+            x, "gradient_clipping",
+            "%g%s: 1-bit Adam does not clip gradients: expected 0", clip,
+            dsf_ds_get(x, "gradient_clipping") == NULL ? " by default" : "");
+    dsf_ds_take_number(x, "optimizer", "clip", "gradient_clipping",
+                       never ? 0 : 1);
+}
+
 void dsf_ds_optimizer(struct dsf_ds *x)
 {
     const struct rule *rule =
@@ -295,6 +320,6 @@ void dsf_ds_optimizer(struct dsf_ds *x)
         take_rule(x, rule);
     else if (dsf_ds_get(x, "optimizer") == NULL)
         leave_optimizer(x);
-    dsf_ds_take_number(x, "optimizer", "clip", "gradient_clipping", 1);
+    take_clip(x, rule);
     take_schedule(x);
 }

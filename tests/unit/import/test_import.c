@@ -470,13 +470,36 @@ static void an_optimizer_of_the_program_is_left_open(void **state)
 
 static void optimizers_that_there_are_not_are_refused(void **state)
 {
-    assert_refused("{" BATCH "\"optimizer\": {\"type\": \"OneBitAdam\"}}",
+    assert_refused("{" BATCH "\"optimizer\": {\"type\": \"ZeroOneAdam\"}}",
                    RANKS(1),
-                   "ds.json:1: optimizer.type: OneBitAdam: expected Adam, "
-                   "AdamW, Lion, SGD, Adagrad, Lamb or Muon");
+                   "ds.json:1: optimizer.type: ZeroOneAdam: expected Adam, "
+                   "AdamW, Lion, SGD, Adagrad, Lamb, Muon or OneBitAdam");
     assert_refused("{" BATCH "\n\"optimizer\": {\"params\": {\"betas\": [1]}}}",
                    RANKS(1),
                    "ds.json:2: optimizer.params.betas: expected two numbers");
+}
+
+#define ONEBIT                                                                 \
+    BATCH "\"optimizer\": {\"type\": \"OneBitAdam\", \"params\": {\"lr\": "    \
+          "0.001, \"freeze_step\": 40, \"cuda_aware\": false, "                \
+          "\"comm_backend_name\": \"nccl\"}}"
+
+static void onebit_adam_becomes_what_it_is_called(void **state)
+{
+    struct dsf_job job;
+
+    make_job("{" ONEBIT ", \"gradient_clipping\": 0}", RANKS(1), &job);
+    assert_string_equal(job.optimizer.kind, "onebit_adam");
+    assert_true(job.optimizer.lr == 0.001);
+    assert_true(job.optimizer.clip == 0);
+    dsf_job_fini(&job);
+    assert_line("\nfreeze_step = 40");
+    assert_refused("{" ONEBIT "}", RANKS(1),
+                   "ds.json: gradient_clipping: 1 by default: 1-bit Adam does "
+                   "not clip gradients: expected 0");
+    assert_refused("{" ONEBIT ",\n\"gradient_clipping\": 0.5}", RANKS(1),
+                   "ds.json:2: gradient_clipping: 0.5: 1-bit Adam does not "
+                   "clip gradients: expected 0");
 }
 
 struct point {
@@ -802,6 +825,7 @@ int main(void)
         cmocka_unit_test(the_defaults_are_those_of_deepspeed),
         cmocka_unit_test(an_optimizer_of_the_program_is_left_open),
         cmocka_unit_test(optimizers_that_there_are_not_are_refused),
+        cmocka_unit_test(onebit_adam_becomes_what_it_is_called),
         cmocka_unit_test(rates_are_those_of_deepspeed),
         cmocka_unit_test(types_are_those_asked_for),
         cmocka_unit_test(memories_are_those_asked_for),
