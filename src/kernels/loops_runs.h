@@ -53,9 +53,9 @@ struct packed {
 /* A walk over the keys that the queries i0 .. i0 + rows see. */
 struct walk {
     size_t i0, rows;
-    size_t key;               /* without a layout: the next one */
-    const uint64_t *row;      /* of the layout */
-    size_t column, end, left; /* left: keys of `next` */
+    size_t key;          /* without a layout: the next one */
+    const uint64_t *row; /* of the layout */
+    size_t column, end;
     struct run next;
 };
 

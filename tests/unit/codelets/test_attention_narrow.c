@@ -56,13 +56,19 @@ static void check_same(const struct sequence *s, struct tensor *wide,
         assert_memory_equal(wide->f, narrow->f, wide->n * sizeof(float));
 }
 
-static void check_window(struct dsflow_tile t, enum dsflow_dtype type,
-                         int32_t window, int ntiles, const int32_t *rows)
+/* Blocks of `block` tokens, of one head or of each; 0: no layout. */
+static void check_layout(struct dsflow_tile t, enum dsflow_dtype type,
+                         int32_t block, int32_t heads, int32_t window,
+                         int ntiles, const int32_t *rows)
 {
     struct sequence wide, narrow;
 
     make_pair(t, type, ntiles, rows, &wide, &narrow);
     wide.window = narrow.window = window;
+    if (block > 0) {
+        sequence_lay_out(&wide, block, heads, 3, (uint64_t)rows[0]);
+        sequence_lay_out(&narrow, block, heads, 3, (uint64_t)rows[0]);
+    }
     forward(&wide);
     forward(&narrow);
     fill_delta(&wide);
@@ -89,6 +95,12 @@ static void check_window(struct dsflow_tile t, enum dsflow_dtype type,
     sequence_free(&narrow);
 }
 
+static void check_window(struct dsflow_tile t, enum dsflow_dtype type,
+                         int32_t window, int ntiles, const int32_t *rows)
+{
+    check_layout(t, type, 0, 1, window, ntiles, rows);
+}
+
 static void check_pair(struct dsflow_tile t, enum dsflow_dtype type, int ntiles,
                        const int32_t *rows)
 {
@@ -112,6 +124,14 @@ static void check_shapes(void)
         check_window(shape(1, 2, 1, 16), type, 30, 4,
                      (int32_t[]){ 37, 37, 37, 11 });
         check_window(shape(1, 2, 1, 16), type, 1, 2, (int32_t[]){ 37, 11 });
+        check_layout(shape(1, 3, 1, 7), type, 16, 3, 0, 1, (int32_t[]){ 150 });
+        check_layout(shape(1, 4, 2, 16), type, 32, 4, 0, 1, (int32_t[]){ 271 });
+        check_layout(shape(1, 2, 2, 20), type, 64, 1, 0, 3,
+                     (int32_t[]){ 72, 72, 43 });
+        check_layout(shape(1, 4, 2, 6), type, 16, 4, 0, 4,
+                     (int32_t[]){ 48, 48, 48, 17 });
+        check_layout(shape(1, 2, 1, 8), type, 16, 2, 21, 3,
+                     (int32_t[]){ 50, 50, 29 });
     }
 }
 
