@@ -6,6 +6,7 @@
 #include "codelets/cast.h"
 #include "tasks/tasks.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +126,14 @@ static int make_case(const struct dsflow_op *op, uint64_t seed,
     return DSFLOW_OK;
 }
 
-/* Controls, and errors of their type. */
+/* Sums of squares. */
+static void fill_sums(uint64_t *state, double *sums, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        sums[i] = fabs(dsf_random_normal(state));
+}
+
+/* Controls, sums of squares, and errors of their type. */
 static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
                      void *data, int64_t elems, const void *args)
 {
@@ -139,6 +147,10 @@ static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
         memset(data, 0, sizeof(struct dsflow_control));
         ((struct dsflow_control *)data)->loss_scale = 4;
         ((struct dsflow_control *)data)->skip = dsf_any(&state, 0, 3) == 0;
+        return 1;
+    }
+    if (op == &dsf_op_chunk_scales && port > 0) {
+        fill_sums(&state, data, elems);
         return 1;
     }
     if (op != &dsf_op_feed_momentum || port != 3)

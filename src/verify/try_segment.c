@@ -115,8 +115,7 @@ static struct segment_sums sums_of(const struct dsflow_segment *segment)
 {
     const struct dsflow_segment *s = original(segment);
     struct segment_sums sums = { .segment = s->name };
-    const char *grad =
-        port_from(s->backward_weight, s, DSFLOW_FROM_GRADIENTS);
+    const char *grad = port_from(s->backward_weight, s, DSFLOW_FROM_GRADIENTS);
     unsigned n = 0;
 
     for (size_t i = 0; i < sizeof(builtin) / sizeof(*builtin); i++)
@@ -226,6 +225,8 @@ static bool run_pass(struct passes *p, int pass)
     if (op == NULL)
         return true;
     c.n = add_buffers(p, pass);
+    if (c.n > op->nports) /* what it replaces has more */
+        c.n = op->nports;
     codelet = dsflow_codelet_find(op);
     for (unsigned i = 0; i < c.n; i++) {
         const char *name = op->ports[i].name;
@@ -336,6 +337,14 @@ static bool begin(struct passes *p)
         struct dsflow_attention_args *a = &p->args.attention;
 
         a->first = a->last = a->first_q = a->first_kv = 1;
+        if (op_of(p->segment, FORWARD) != first) /* it sees all keys */
+            *a = (struct dsflow_attention_args){ .tile = a->tile,
+                                                 .keys = a->keys,
+                                                 .diagonal = a->diagonal,
+                                                 .first = 1,
+                                                 .last = 1,
+                                                 .first_q = 1,
+                                                 .first_kv = 1 };
     }
     for (int pass = FORWARD; pass <= BACKWARD_WEIGHT; pass++)
         if (op_of(p->segment, pass) != NULL)
@@ -470,7 +479,8 @@ static void try_seed(const struct dsflow_segment *segment,
 }
 
 void dsf_try_gradients(const struct dsflow_segment *segment,
-                       const struct dsflow_op *op, const struct dsf_verify_options *how)
+                       const struct dsflow_op *op,
+                       const struct dsf_verify_options *how)
 {
     const struct segment_sums sums = sums_of(segment);
     char where[64];
