@@ -109,7 +109,7 @@ static void a_kind_of_task_that_is_not_whole_is_refused(void **state)
     op = (struct dsflow_op){ .abi = DSFLOW_OP_ABI + 1, .name = "mine" };
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "task mine: made for interface 5: this dsflow has 4");
+                        "task mine: made for interface 6: this dsflow has 5");
     op = (struct dsflow_op){ .abi = DSFLOW_OP_ABI, .name = "mine" };
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "task mine: has no summary");
