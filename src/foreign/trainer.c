@@ -81,22 +81,6 @@ static void close_trainer(struct dsf_source *s)
 
 /* --- weights -------------------------------------------------------------- */
 
-/* Buffers of old files are no parameters. */
-static bool is_buffer(const char *name)
-{
-    static const char *const endings[] = { ".attn.bias", ".attn.masked_bias",
-                                           ".rotary_emb.inv_freq" };
-    size_t n = strlen(name);
-
-    for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++) {
-        size_t k = strlen(endings[i]);
-
-        if (n >= k && strcmp(name + n - k, endings[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
 static int add_weight(struct dsf_source *s, struct trainer *x,
                       const struct dsf_st_file *file,
                       const struct dsf_st_tensor *in, struct dsflow_err *err)
@@ -134,7 +118,7 @@ static int take_weights(struct dsf_source *s, struct trainer *x,
         const struct dsf_st_file *file = x->files.files[f];
 
         for (unsigned i = 0; i < dsf_st_count(file) && status == DSFLOW_OK; i++)
-            if (!is_buffer(dsf_st_at(file, i)->name))
+            if (!dsf_hf_is_buffer(dsf_st_at(file, i)->name))
                 status = add_weight(s, x, file, dsf_st_at(file, i), err);
     }
     return status;

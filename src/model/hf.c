@@ -115,17 +115,7 @@ static const char head[] = "lm_head.weight";
 /* What files have that is not a weight, or is one again. */
 static bool is_ignored(const struct dsf_model *m, const char *name)
 {
-    static const char *const endings[] = { ".attn.bias", ".attn.masked_bias",
-                                           ".rotary_emb.inv_freq" };
-    size_t n = strlen(name);
-
-    for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++) {
-        size_t k = strlen(endings[i]);
-
-        if (n >= k && strcmp(name + n - k, endings[i]) == 0)
-            return true;
-    }
-    return m->tied && strcmp(name, head) == 0;
+    return dsf_hf_is_buffer(name) || (m->tied && strcmp(name, head) == 0);
 }
 
 /* The name that the model has for a tensor of a file; NULL: none. */
@@ -186,8 +176,8 @@ static int check_head(const struct dsf_hf *hf, struct dsflow_err *err)
 
     if (!m->tied || in == NULL)
         return DSFLOW_OK;
-    return check_tensor(&m->units[0].tensors[0],
-                        in, dsf_st_path(hf->shards.files[shard]), err);
+    return check_tensor(&m->units[0].tensors[0], in,
+                        dsf_st_path(hf->shards.files[shard]), err);
 }
 
 /* Is there every tensor of every unit, in its shape, and no other? */

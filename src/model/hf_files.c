@@ -10,6 +10,21 @@
 /* Names of tensors and files: no index is near this. */
 #define MOST_INDEX ((int64_t)256 << 20)
 
+bool dsf_hf_is_buffer(const char *name)
+{
+    static const char *const endings[] = { ".attn.bias", ".attn.masked_bias",
+                                           ".rotary_emb.inv_freq" };
+    size_t n = strlen(name);
+
+    for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++) {
+        size_t k = strlen(endings[i]);
+
+        if (n >= k && strcmp(name + n - k, endings[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 void dsf_hf_files_close(struct dsf_hf_files *s)
 {
     for (size_t i = 0; i < s->n; i++) {

@@ -4,6 +4,8 @@
 
 #include "base/safetensors.h"
 
+#include <stdbool.h>
+
 /* One, or the shards of an index. */
 struct dsf_hf_files {
     struct dsf_st_file **files;
@@ -17,5 +19,8 @@ struct dsf_hf_files {
 int dsf_hf_files_open(struct dsf_hf_files *s, const char *folder,
                       struct dsflow_err *err);
 void dsf_hf_files_close(struct dsf_hf_files *s);
+
+/* Is a tensor of this name a buffer, which old files have, and no weight? */
+bool dsf_hf_is_buffer(const char *name);
 
 #endif

@@ -1,15 +1,6 @@
 # layout.sh - `dsflow plan --layout` prints what [sparse_attention] asks for, and
 # what cannot be trained with is refused.
-set -u
-dsflow=${DSFLOW:-dsflow}
-work=$(mktemp -d "${TMPDIR:-/tmp}/dsflow-layout.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
-faults=0
-fault() {
-    echo "FAULT: $*"
-    faults=$((faults + 1))
-}
+. "${srcdir:-.}/tests/cli/lib.sh"
 
 cat > job.toml <<END
 [job]
@@ -104,4 +95,4 @@ wrong "job.toml: sparse_attention: block: 16: expected a divisor of the sequence
 for mode in dense fixed variable bigbird bslongformer local_sliding_window; do
     grep -q "^$mode .*built-in" out || fault "list layouts: no $mode"
 done
-exit $((faults > 0))
+finish

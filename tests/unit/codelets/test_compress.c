@@ -1,6 +1,6 @@
 /* test_compress.c - what is sent in another format: the same bits whoever codes
  * it, however a unit is cut, and in how many pieces it comes. */
-#include "lib/test.h"
+#include "unit/codelets/run.h"
 
 #include "base/half.h"
 #include "base/random.h"
@@ -49,22 +49,10 @@ static struct dsflow_buf bytes(uint8_t *v, int64_t n)
     return (struct dsflow_buf){ v, (size_t)n, n, DSFLOW_BYTES };
 }
 
-/* As an executor would: checked, with the scratch that it asks for. */
 static void run(const struct dsflow_codelet *codelet, const void *args,
                 unsigned n, const struct dsflow_buf *bufs)
 {
-    struct dsflow_shape shapes[16];
-    const struct dsflow_case c = { codelet->op, shapes, n, args };
-    struct dsflow_err err;
-
-    for (unsigned i = 0; i < n; i++)
-        shapes[i] = dsflow_shape_of(bufs[i].dtype, bufs[i].elems);
-    if (codelet->op->check(&c, &err) < 0)
-        fail_msg("%s", err.msg);
-    if (codelet->op->scratch != NULL)
-        assert_true(codelet->op->scratch(&c) <= sizeof(scratch));
-    codelet->cpu(&(struct dsflow_call){
-        .bufs = bufs, .nbufs = n, .args = args, .scratch = scratch });
+    run_codelet(codelet, args, n, bufs, scratch, sizeof(scratch));
 }
 
 static void recode(const struct dsf_coding *c, float *in, float *out)

@@ -2,7 +2,7 @@
  * the same gradients (tests/reference/onebit/make.py), through the step at
  * which the second moments freeze; and the same bits on shards and with every
  * set of instructions. */
-#include "lib/test.h"
+#include "unit/codelets/run.h"
 
 #include "codelets/codelets.h"
 #include "kernels/loops.h"
@@ -48,23 +48,10 @@ static struct dsflow_buf doubles(double *v, int64_t n)
     return (struct dsflow_buf){ v, (size_t)n * 8, n, DSFLOW_FP64 };
 }
 
-/* As an executor would: checked, with the scratch that it asks for. */
 static void run(const struct dsflow_codelet *codelet, const void *args,
                 unsigned n, const struct dsflow_buf *bufs)
 {
-    struct dsflow_shape shapes[MOST + 1] = { { 0 } };
-    const struct dsflow_case c = { codelet->op, shapes, n, args };
-    struct dsflow_err err;
-
-    for (unsigned i = 0; i < n; i++)
-        if (bufs[i].ptr != NULL)
-            shapes[i] = dsflow_shape_of(bufs[i].dtype, bufs[i].elems);
-    if (codelet->op->check(&c, &err) < 0)
-        fail_msg("%s", err.msg);
-    if (codelet->op->scratch != NULL)
-        assert_true(codelet->op->scratch(&c) <= sizeof(scratch));
-    codelet->cpu(&(struct dsflow_call){
-        .bufs = bufs, .nbufs = n, .args = args, .scratch = scratch });
+    run_codelet(codelet, args, n, bufs, scratch, sizeof(scratch));
 }
 
 static struct dsf_update_args update_args(void)

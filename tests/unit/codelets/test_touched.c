@@ -1,6 +1,6 @@
 /* test_touched.c - gradients of an embedding as rows: the sum of them has the
  * bits of the sum of whole gradients, range by range. */
-#include "lib/test.h"
+#include "unit/codelets/run.h"
 
 #include "base/random.h"
 #include "codelets/codelets.h"
@@ -39,22 +39,10 @@ static struct dsflow_buf floats(float *v, int64_t n)
     return (struct dsflow_buf){ v, (size_t)n * 4, n, DSFLOW_FP32 };
 }
 
-/* As an executor would: checked, with the scratch that it asks for. */
 static void run(const struct dsflow_codelet *codelet, const void *args,
                 unsigned n, const struct dsflow_buf *bufs)
 {
-    struct dsflow_shape shapes[TERMS + 1];
-    const struct dsflow_case c = { codelet->op, shapes, n, args };
-    struct dsflow_err err;
-
-    for (unsigned i = 0; i < n; i++)
-        shapes[i] = dsflow_shape_of(bufs[i].dtype, bufs[i].elems);
-    if (codelet->op->check(&c, &err) < 0)
-        fail_msg("%s", err.msg);
-    if (codelet->op->scratch != NULL)
-        assert_true(codelet->op->scratch(&c) <= sizeof(scratch));
-    codelet->cpu(&(struct dsflow_call){
-        .bufs = bufs, .nbufs = n, .args = args, .scratch = scratch });
+    run_codelet(codelet, args, n, bufs, scratch, sizeof(scratch));
 }
 
 static struct dsf_rows_args args_of(int64_t at, int64_t elems)
