@@ -6,6 +6,8 @@
 #include "text/tokenizer_export.h"
 #include "train/vocabulary.h"
 
+#include <string.h>
+
 int dsf_export(const struct dsf_session *s, const char *folder,
                enum dsflow_dtype dtype, dsf_unit_fn read, void *user,
                struct dsflow_err *err)
@@ -26,6 +28,11 @@ int dsf_export(const struct dsf_session *s, const char *folder,
         dsf_warn("AutoTokenizer of transformers splits text as Qwen2 does for "
                  "any model of that kind (model.qkv_bias): load this tokenizer "
                  "with PreTrainedTokenizerFast");
+    if (strcmp(s->job->sparse.mode, "dense") != 0)
+        dsf_warn("a Hugging Face folder cannot say sparse_attention.mode = "
+                 "\"%s\": there this model attends to all tokens before, as it "
+                 "was not trained to",
+                 s->job->sparse.mode);
     for (; spec.nfiles < tok.nfiles; spec.nfiles++) {
         const struct dsf_tokenizer_file *from = &tok.files[spec.nfiles];
 

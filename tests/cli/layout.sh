@@ -95,4 +95,12 @@ wrong "job.toml: sparse_attention: block: 16: expected a divisor of the sequence
 for mode in dense fixed variable bigbird bslongformer local_sliding_window; do
     grep -q "^$mode .*built-in" out || fault "list layouts: no $mode"
 done
+
+# A Hugging Face folder has no word for a layout: that is said, not kept silent.
+"$dsflow" checkpoint export job.toml hf --step 0 > out 2>&1 || fault "export: $(cat out)"
+grep -q 'cannot say sparse_attention.mode = "fixed"' out ||
+    fault "an export without its layout: $(cat out)"
+"$dsflow" checkpoint export job.toml hf2 --step 0 --set sparse_attention.mode=dense > out 2>&1 ||
+    fault "export: $(cat out)"
+! grep -q sparse_attention out || fault "a dense export: $(cat out)"
 finish
