@@ -35,6 +35,7 @@
 #define NODES(n)       "batch.groups=8 compress.node=" #n " "
 #define ONEBIT                                                                 \
     "optimizer.kind=onebit_adam onebit_adam.freeze_step=1 optimizer.clip=0.0 " \
+    "optimizer.lr=1e-4 "                                                       \
     "compress.keep=0 "
 #define ROWS           "model.tied=false model.vocab=2048 compress.embedding=rows "
 #define PARAMS(format) "compress.keep=0 compress.params=" format " "

@@ -259,14 +259,19 @@ static void collect_data(struct training *tr)
         }
 }
 
-static void submit(struct training *tr, const char *name, int times)
+static void submit(struct training *tr, const char *name)
 {
     dsflow_program program;
     struct dsflow_err err;
 
     assert_true(dsflow_graph_find_program(tr->trial.graph, name, &program));
-    for (int i = 0; i < times; i++)
-        must(tr->text, dsflow_exec_submit(tr->exec, program, &err), &err);
+    must(tr->text, dsflow_exec_submit(tr->exec, program, &err), &err);
+}
+
+static void wait_for_all(struct training *tr)
+{
+    struct dsflow_err err;
+
     must(tr->text, dsflow_exec_wait(tr->exec, &err), &err);
 }
 
@@ -364,9 +369,13 @@ struct result *train(struct training *tr, enum dsflow_exec_kind kind)
         assert_int_equal(dsf_exec_on_devices(tr->exec), planned_on_gpus(tr));
     fill_data(tr);
     if (dsflow_graph_find_program(tr->trial.graph, DSF_PREPARE, &prepare))
-        submit(tr, DSF_PREPARE, 1);
-    submit(tr, "step", tr->result->steps);
-    submit(tr, "eval", 1);
+        submit(tr, DSF_PREPARE);
+    wait_for_all(tr);
+    for (int i = 1; i <= tr->result->steps; i++)
+        submit(tr, dsflow_plan_program_of(tr->trial.plan, i));
+    wait_for_all(tr);
+    submit(tr, "eval");
+    wait_for_all(tr);
     assert_int_equal(tr->result->nreports, tr->result->steps);
     collect_data(tr);
     dsflow_exec_close(tr->exec);
