@@ -200,3 +200,16 @@ static void decompress_cpu(const struct dsflow_call *call)
 }
 
 DSF_CODELET(decompress, .cpu = decompress_cpu, .trials = &dsf_trials_compress);
+
+static void gather_coded_cpu(const struct dsflow_call *call)
+{
+    for (unsigned i = 1; i < call->nbufs; i++) {
+        const struct dsf_range move = dsf_gather_coded_move(call->args, i);
+
+        memcpy((uint8_t *)call->bufs[0].ptr + move.at, call->bufs[i].ptr,
+               (size_t)move.elems);
+    }
+}
+
+DSF_CODELET(gather_coded, .cpu = gather_coded_cpu,
+            .trials = &dsf_trials_compress);

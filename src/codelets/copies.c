@@ -38,14 +38,25 @@ static unsigned gathered(const struct dsflow_call *call,
     return call->nbufs - 1;
 }
 
+static unsigned gathered_coded(const struct dsflow_call *call,
+                               struct dsf_port_copy *v)
+{
+    for (unsigned i = 1; i < call->nbufs; i++)
+        v[i - 1] = range(call, i, dsf_gather_coded_move(call->args, i));
+    return call->nbufs - 1;
+}
+
 static const struct copier {
     const struct dsflow_op *op;
     unsigned into; /* port */
     unsigned (*copies)(const struct dsflow_call *call, struct dsf_port_copy *v);
 } copiers[] = {
-    { &dsf_op_swap_in, 1, whole }, { &dsf_op_swap_out, 1, whole },
-    { &dsf_op_send, 1, whole },    { &dsf_op_copy, 0, one_range },
+    { &dsf_op_swap_in, 1, whole },
+    { &dsf_op_swap_out, 1, whole },
+    { &dsf_op_send, 1, whole },
+    { &dsf_op_copy, 0, one_range },
     { &dsf_op_gather, 0, gathered },
+    { &dsf_op_gather_coded, 0, gathered_coded },
 };
 
 static const struct copier *find(const struct dsflow_op *op)

@@ -6,6 +6,7 @@
 #include "codelets/cast.h"
 #include "tasks/tasks.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +159,24 @@ static unsigned make_add_compressed(uint64_t *state,
     return n;
 }
 
+/* The pieces in as many runs; how many of these are not empty. */
+static unsigned any_runs(uint64_t *state, struct dsf_decompress_args *a)
+{
+    const struct dsf_pieces *p = &a->pieces;
+    unsigned n = 0;
+
+    a->type = DSFLOW_FP32;
+    a->runs = dsf_any(state, 1, p->members);
+    for (int32_t i = 0; i < a->runs; i++) {
+        const bool empty = dsf_pieces_run_at(p, a->runs, i + 1) ==
+                           dsf_pieces_run_at(p, a->runs, i);
+
+        a->first += empty && n == 0;
+        n += !empty;
+    }
+    return n;
+}
+
 static unsigned make_decompress(uint64_t *state, struct dsflow_shape *shapes,
                                 struct dsf_decompress_args *a)
 {
@@ -171,7 +190,7 @@ static unsigned make_decompress(uint64_t *state, struct dsflow_shape *shapes,
                                      .block = a->coding.block,
                                      .members = dsf_any(state, 1, 5) };
     a->pieces.owner = dsf_any(state, 0, a->pieces.members - 1);
-    n = (unsigned)dsf_pieces_count(&a->pieces) + 1;
+    n = any_runs(state, a) + 1;
     shapes[0] = dsflow_shape_of(types[dsf_any(state, 0, 2)], unit);
     for (unsigned i = 1; i < n; i++) {
         struct dsf_range move = dsf_decompress_move(a, i);
@@ -179,6 +198,24 @@ static unsigned make_decompress(uint64_t *state, struct dsflow_shape *shapes,
         shapes[i] = packed(&a->coding, move.at, move.elems);
     }
     return n;
+}
+
+/* Some of them, one behind the other. */
+static unsigned make_gather_coded(uint64_t *state, struct dsflow_shape *shapes,
+                                  struct dsf_decompress_args *a)
+{
+    unsigned n = make_decompress(state, shapes, a) - 1;
+    const unsigned skip = (unsigned)dsf_any(state, 0, (int32_t)n - 1);
+    int64_t bytes = 0;
+
+    a->first += (int32_t)skip;
+    n = (unsigned)dsf_any(state, 1, (int32_t)(n - skip));
+    for (unsigned i = 1; i <= n; i++) {
+        shapes[i] = shapes[i + skip];
+        bytes += shapes[i].elems;
+    }
+    shapes[0] = dsflow_shape_of(DSFLOW_BYTES, bytes);
+    return n + 1;
 }
 
 static int make_case(const struct dsflow_op *op, uint64_t seed,
@@ -197,10 +234,14 @@ static int make_case(const struct dsflow_op *op, uint64_t seed,
         *n = make_compress(&state, shapes, args);
     else if (op == &dsf_op_add_compressed)
         *n = make_add_compressed(&state, shapes, args);
+    else if (op == &dsf_op_gather_coded)
+        *n = make_gather_coded(&state, shapes, args);
     else
         *n = make_decompress(&state, shapes, args);
     /* Of these all is written. */
-    *fresh = op == &dsf_op_decompress ? 1u : op == &dsf_op_compress ? 2u : 0;
+    *fresh = op == &dsf_op_decompress || op == &dsf_op_gather_coded ? 1u
+             : op == &dsf_op_compress                               ? 2u
+                                                                    : 0;
     return DSFLOW_OK;
 }
 
@@ -254,9 +295,10 @@ static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
 
     if (op == &dsf_op_feed_back)
         return fill_feed_back(seed, port, data, elems);
-    if (port == 0 || (op != &dsf_op_add_compressed && op != &dsf_op_decompress))
+    if (port == 0 || (op != &dsf_op_add_compressed &&
+                      op != &dsf_op_decompress && op != &dsf_op_gather_coded))
         return 0;
-    if (op == &dsf_op_decompress) {
+    if (op != &dsf_op_add_compressed) {
         struct dsf_range move = dsf_decompress_move(d, port);
 
         fill_packed(&d->coding, &state, move.at, move.elems, data);

@@ -7,14 +7,13 @@
  * place), each first has its piece in a buffer, so that they do not wait for
  * each other in a row. That is one more piece of data for each member.
  *
- * Many members share by levels, so that each reads from a few others, not from
- * all: blocks of 8 members that follow each other, blocks of 8 such blocks, and
- * so on up to all. At each level a member has one run of pieces of what its
- * block has, in a buffer. Sums go up the levels, as each block is a subtree of
- * the tree of pairs; gathers come down. The same bytes move, and where members
- * that follow each other are of one node most of them stay in it.
+ * Many members share by levels (levels.h). A member has its run of pieces in a
+ * buffer. Sums go up the levels, as each block is a subtree of the tree of
+ * pairs; gathers come down. The same bytes move, and where members that follow
+ * each other are of one node most of them stay in it.
  */
 #include "policies/collective.h"
+#include "policies/levels.h"
 #include "policies/policies.h"
 
 #include "base/alloc.h"
@@ -28,9 +27,6 @@
 /* So many buffers take turns: what the collective before has in one of them may
  * still be read. */
 enum { TURNS = 2 };
-
-/* So many blocks are a block of the next level, where that divides. */
-enum { WIDEST = 8, MOST_LEVELS = 32 };
 
 /* Buffers for pieces of one size, or runs of them at one level, of one kind of
  * collective, on one rank. */
@@ -49,12 +45,11 @@ struct collectives {
     uint32_t *first; /* by rank: +1, its stages */
 
     /* Of one collective: its tasks, room for the data of one that it becomes,
-     * and how many members a block of each level has: at level 0, one. */
+     * and its levels. */
     uint32_t begin, end;
     dsflow_data_id *ports;
     size_t cap_ports;
-    unsigned nlevels;
-    int32_t size[MOST_LEVELS];
+    struct dsf_levels levels;
 
     /* By member, what it has for the others; then runs of pieces, in the order
      * of blocks, and the same at the next level. */
@@ -148,57 +143,25 @@ static void copy(struct collectives *c, uint32_t i, dsflow_data_id to,
 
 /* --- levels -------------------------------------------------------------- */
 
-/* How many blocks become one, of `left` that are to become one in the end. */
-static int32_t radix(int32_t left)
-{
-    int32_t r = left > WIDEST ? WIDEST : left;
-
-    while (r > 1 && left % r != 0)
-        r /= 2;
-    return r > 1 ? r : left;
-}
-
 /* Where some members have no task, there is nobody to have runs for others. */
 static void find_levels(struct collectives *c, int32_t members)
 {
-    bool all = c->end - c->begin == (uint32_t)members;
-
-    c->nlevels = 0;
-    c->size[0] = 1;
-    do {
-        int32_t size = c->size[c->nlevels], left = members / size;
-
-        c->size[++c->nlevels] = size * (all ? radix(left) : left);
-    } while (c->size[c->nlevels] < members);
-}
-
-static int32_t radix_of(const struct collectives *c, unsigned level)
-{
-    return c->size[level] / c->size[level - 1];
+    c->levels = c->end - c->begin == (uint32_t)members
+                    ? dsf_levels_find(members, 1)
+                    : dsf_levels_one(members);
 }
 
 /* The pieces of all are cut in runs, as many as a block of the level has
  * members: where run `j` begins, and its elements. */
 static int64_t run_at(const struct collectives *c, unsigned level, int32_t j)
 {
-    return dsf_pieces_run_at(&args_of(c, c->begin)->pieces, c->size[level], j);
+    return dsf_pieces_run_at(&args_of(c, c->begin)->pieces,
+                             c->levels.size[level], j);
 }
 
 static int64_t run_elems(const struct collectives *c, unsigned level, int32_t j)
 {
     return run_at(c, level, j + 1) - run_at(c, level, j);
-}
-
-/* The member of a block, from 0, that has run `j`: the one that has all of what
- * this is a part of in its block of the level below. */
-static int32_t keeper(const struct collectives *c, unsigned level, int32_t j)
-{
-    int32_t n;
-
-    if (level == 0)
-        return 0;
-    n = radix_of(c, level);
-    return j % n * c->size[level - 1] + keeper(c, level - 1, j / n);
 }
 
 static void swap_runs(struct collectives *c)
@@ -216,11 +179,13 @@ static void make_runs(struct collectives *c, unsigned level,
                                    unsigned level, int32_t b, int32_t j,
                                    dsflow_data_id to))
 {
-    int32_t size = c->size[level];
+    int32_t size = c->levels.size[level];
 
-    for (int32_t m = 0; m < c->size[c->nlevels]; m++) {
+    for (int32_t m = 0; m < c->levels.size[c->levels.n]; m++) {
         int32_t b = m / size, j = m % size;
-        uint32_t task = c->begin + (uint32_t)(b * size + keeper(c, level, j));
+        uint32_t task =
+            c->begin +
+            (uint32_t)(b * size + dsf_levels_keeper(&c->levels, level, j));
 
         if (run_elems(c, level, j) == 0)
             continue;
@@ -234,7 +199,8 @@ static void make_runs(struct collectives *c, unsigned level,
 static void sum_run(struct collectives *c, uint32_t task, unsigned level,
                     int32_t b, int32_t j, dsflow_data_id to)
 {
-    int32_t n = radix_of(c, level), below = c->size[level - 1];
+    int32_t n = dsf_levels_radix(&c->levels, level),
+            below = c->levels.size[level - 1];
     struct dsf_sum_args args = {
         .elems = run_elems(c, level, j),
         .from = run_at(c, level, j) - run_at(c, level - 1, j / n),
@@ -252,7 +218,8 @@ static void gather(struct collectives *c, uint32_t task, unsigned level,
                    int32_t b, int32_t j, int32_t skip, bool fresh,
                    dsflow_data_id to)
 {
-    int32_t n = radix_of(c, level + 1), above = c->size[level + 1];
+    int32_t n = dsf_levels_radix(&c->levels, level + 1),
+            above = c->levels.size[level + 1];
     int32_t first = b / n * above;
     struct dsf_gather_args args = { args_of(c, task)->pieces, -1, skip, above,
                                     j * n };
@@ -276,25 +243,25 @@ static void gather_run(struct collectives *c, uint32_t task, unsigned level,
 
 static void sum_levels(struct collectives *c)
 {
-    for (unsigned level = 1; level < c->nlevels; level++)
+    for (unsigned level = 1; level < c->levels.n; level++)
         make_runs(c, level, sum_run);
 }
 
 /* to[0 ..] = the sum of the piece of the `i`-th task's member. */
 static void sum_piece(struct collectives *c, uint32_t i, dsflow_data_id to)
 {
-    sum_run(c, i, c->nlevels, 0, args_of(c, i)->member, to);
+    sum_run(c, i, c->levels.n, 0, args_of(c, i)->member, to);
 }
 
 /* The pieces of all, which stand in c->runs, to each member. Its own is there,
  * in place; of a run it is read again. */
 static void gather_levels(struct collectives *c, bool in_place)
 {
-    for (unsigned level = c->nlevels - 1; level > 0; level--)
+    for (unsigned level = c->levels.n - 1; level > 0; level--)
         make_runs(c, level, gather_run);
     for (uint32_t i = c->begin; i < c->end; i++) {
         const struct dsf_collective_args *a = args_of(c, i);
-        bool skip = in_place && c->nlevels == 1 && own_elems(a) > 0;
+        bool skip = in_place && c->levels.n == 1 && own_elems(a) > 0;
 
         gather(c, i, 0, a->member, 0, skip ? a->member : -1, !in_place,
                out_of(c, i));

@@ -65,6 +65,8 @@ static struct dsf_range range_of(const struct apart *a,
         return *(const struct dsf_range *)t->args;
     if (t->op == &dsf_op_gather)
         return dsf_gather_move(t->args, i);
+    if (t->op == &dsf_op_gather_coded)
+        return dsf_gather_coded_move(t->args, i);
     if (t->op == &dsf_op_reduce)
         return (struct dsf_range){ sum->elems, 0, sum->from };
     if (t->op == &dsf_op_add_compressed)
@@ -372,7 +374,8 @@ static int take(struct apart *a, const struct dsflow_task_spec *t,
         dsflow_rewrite_task(&a->rw, t);
     else if (t->op == &dsf_op_send)
         take_copies(a, t, 1);
-    else if (t->op == &dsf_op_copy || t->op == &dsf_op_gather)
+    else if (t->op == &dsf_op_copy || t->op == &dsf_op_gather ||
+             t->op == &dsf_op_gather_coded)
         take_copies(a, t, 0);
     else
         take_beside(a, t);

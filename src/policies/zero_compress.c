@@ -1,16 +1,9 @@
-/* zero_compress.c - what data ranks send each other in another format (policy
- * compress): each codes what it has, and whoever needs it decodes it as it
- * reads.
- *
- * Sums of gradients: each rank codes the gradients of its groups, and decodes
- * and adds the range that is its shard of those of all; or of those of all
- * nodes (zero_nodes.c). Where a rank has so many groups that these would be
- * more bytes than their sum is, it sends the sum, of what they are when they
- * have been coded: the same bits.
- *
- * Parameters: each rank codes its shard of the masters after the update. With
- * stages 1 and 2 each decodes all of them at once. With stage 3 the coded
- * shards are what stays, and gathers read these.
+/* zero_compress.c - gradients that data ranks send each other in another format
+ * (policy compress): each rank codes those of its groups, and decodes and adds
+ * the range that is its shard of those of all; or of those of all nodes
+ * (zero_nodes.c). Where a rank has so many groups that these would be more
+ * bytes than their sum is, it sends the sum, of what they are when they have
+ * been coded: the same bits. zero_coded.c does parameters.
  */
 #include "policies/zero_private.h"
 
@@ -52,6 +45,7 @@ dsflow_data_id dsf_zero_take_buffer(struct dsf_zero *z, enum dsf_zero_use use,
     static const char *const names[] = { [DSF_ZERO_CODED] = "coded",
                                          [DSF_ZERO_SUM] = "node",
                                          [DSF_ZERO_RECODED] = "recoded",
+                                         [DSF_ZERO_RELAYED] = "relay",
                                          [DSF_ZERO_ROWS] = "rows" };
     struct dsflow_data_spec spec =
         DSFLOW_DATA(.elems = elems,
@@ -206,149 +200,6 @@ void dsf_zero_sum_groups(struct dsf_zero *z, const struct dsflow_task_spec *t)
         dsf_zero_share(z, t, &dsf_op_all_gather, spec, s->id, s->id);
     free(terms.v);
     free(first);
-}
-
-/* --- parameters ----------------------------------------------------------- */
-
-/* Where the coded shard of data rank `d` is: with stage 3 it stays. */
-static dsflow_data_id coded_shard(struct dsf_zero *z,
-                                  const struct dsf_coded *coded,
-                                  const struct dsflow_data_spec *copy,
-                                  const struct dsf_pieces *pieces, int32_t d)
-{
-    struct dsflow_data_spec own = *copy;
-    int32_t rank = dsf_zero_beside(z, copy->home, d);
-    int64_t bytes = dsf_coding_bytes(coded->coding, dsf_pieces_at(pieces, d),
-                                     dsf_pieces_elems(pieces, d));
-
-    if (z->stage < 3)
-        return dsf_zero_take_buffer(z, DSF_ZERO_CODED, rank, bytes, TURNS);
-    own.dtype = DSFLOW_BYTES;
-    own.elems = own.block = bytes;
-    own.ndims = 0;
-    own.at = 0;
-    own.home = (int16_t)rank;
-    return dsflow_rewrite_named(z->rw.out, &own, "%s.coded.s%d", copy->name, d);
-}
-
-/* The coded shards of all, at the ports of a task that decodes them. */
-static uint32_t add_shards(const struct dsf_zero *z,
-                           const struct dsf_pieces *pieces,
-                           const dsflow_data_id *shards, dsflow_data_id *ports)
-{
-    uint32_t n = 0;
-
-    for (int32_t d = 0; d < z->data; d++)
-        if (dsf_pieces_elems(pieces, d) > 0)
-            ports[n++] = shards[d];
-    return n;
-}
-
-static void decompress(struct dsf_zero *z, const struct dsflow_task_spec *like,
-                       const struct dsf_coding *coding,
-                       const struct dsf_pieces *pieces,
-                       const dsflow_data_id *shards, int32_t rank,
-                       dsflow_data_id into)
-{
-    const struct dsf_decompress_args args = { *coding, *pieces };
-    dsflow_data_id *ports = dsf_xcalloc((size_t)z->data + 1, sizeof(*ports));
-    uint32_t n;
-
-    ports[0] = into;
-    n = add_shards(z, pieces, shards, ports + 1);
-    dsf_add_like(z->rw.out, like, &dsf_op_decompress, &args, rank, 1, n + 1,
-                 ports);
-    free(ports);
-}
-
-void dsf_zero_recode(struct dsf_zero *z, const struct dsflow_task_spec *t)
-{
-    const struct dsf_recode_args *a = t->args;
-    const struct dsflow_data_spec *copy = dsf_zero_spec(z, t->data[1]);
-    const struct dsf_pieces pieces = dsf_zero_pieces(z, copy);
-    const struct dsf_coded coded = { &a->coding };
-    dsflow_data_id *shards = dsf_xcalloc((size_t)z->data, sizeof(*shards));
-
-    for (int32_t d = 0; d < z->data; d++) {
-        int64_t at = dsf_pieces_at(&pieces, d);
-
-        if (dsf_pieces_elems(&pieces, d) == 0)
-            continue;
-        shards[d] = coded_shard(z, &coded, copy, &pieces, d);
-        dsf_zero_compress(z, t, &a->coding, dsf_zero_beside(z, copy->home, d),
-                          at, dsf_pieces_elems(&pieces, d), 0,
-                          dsf_zero_spread(z, t->data[0])->id[d], shards[d]);
-    }
-    for (int32_t d = 0; d < z->data && z->stage < 3; d++)
-        decompress(z, t, &a->coding, &pieces, shards,
-                   dsf_zero_beside(z, copy->home, d),
-                   dsf_zero_spread(z, t->data[1])->id[d]);
-    free(shards);
-}
-
-bool dsf_zero_serves_signs(const struct dsflow_task_spec *t)
-{
-    return t->op == &dsf_op_serve &&
-           ((const struct dsf_chunk_args *)t->args)->coding.ntensors > 0;
-}
-
-/* All numbers of a block are as large as its scale: no bit is lost. */
-void dsf_zero_gather_signs(struct dsf_zero *z, const struct dsflow_task_spec *t,
-                           const struct dsflow_data_spec *unit,
-                           const struct dsf_spread *s)
-{
-    enum { OUT = 1 };
-    const struct dsf_chunk_args *a = t->args;
-    const struct dsf_pieces pieces = dsf_zero_pieces(z, unit);
-    dsflow_data_id *shards = dsf_xcalloc((size_t)z->data, sizeof(*shards));
-
-    for (int32_t d = 0; d < z->data; d++) {
-        const int64_t at = dsf_pieces_at(&pieces, d);
-        const struct dsf_compress_args args = { .coding = a->coding,
-                                                .elems = dsf_pieces_elems(
-                                                    &pieces, d),
-                                                .at = at,
-                                                .from = at,
-                                                .out_at = at,
-                                                .by_block = 1 };
-        const int32_t rank = dsf_zero_beside(z, unit->home, d);
-
-        if (args.elems == 0)
-            continue;
-        shards[d] = dsf_zero_take_buffer(
-            z, DSF_ZERO_CODED, rank,
-            dsf_coding_bytes(&a->coding, at, args.elems), TURNS);
-        dsf_add_like(z->rw.out, t, &dsf_op_compress, &args, rank, 1u << OUT, 2,
-                     (dsflow_data_id[]){ s->id[d], shards[d] });
-    }
-    for (int32_t d = 0; d < z->data; d++)
-        decompress(z, t, &a->coding, &pieces, shards,
-                   dsf_zero_beside(z, unit->home, d), s->id[d]);
-    free(shards);
-}
-
-bool dsf_zero_gather_coded(struct dsf_zero *z, dsflow_data_id id,
-                           const struct dsflow_task_spec *t,
-                           dsflow_data_id whole)
-{
-    const struct dsf_coded *coded = &z->coded[id.i];
-    const struct dsflow_data_spec *copy = dsf_zero_spec(z, id);
-    const struct dsf_pieces pieces = dsf_zero_pieces(z, copy);
-    dsflow_data_id *shards;
-
-    if (coded->coding == NULL)
-        return false;
-    shards = dsf_xcalloc((size_t)z->data, sizeof(*shards));
-    for (int32_t d = 0; d < z->data; d++)
-        if (dsf_pieces_elems(&pieces, d) > 0)
-            shards[d] = dsf_zero_second(z, id, t, d);
-    for (int32_t d = 0; d < z->data; d++)
-        if (dsf_pieces_elems(&pieces, d) > 0 && !dsf_is_data(shards[d]))
-            shards[d] = coded_shard(z, coded, copy, &pieces, d);
-    dsf_zero_keep_coded(z, id, t, &pieces, shards);
-    decompress(z, t, coded->coding, &pieces, shards, t->rank, whole);
-    free(shards);
-    return true;
 }
 
 /* --- all of it ------------------------------------------------------------ */

@@ -21,7 +21,6 @@ struct dsf_spread {
 /* Gathers of one unit. */
 struct dsf_gathers {
     dsflow_data_id *last; /* [data][passes]: into which buffers */
-    uint32_t id, members; /* of the last collective; that took part in all */
 };
 
 /* How the policy compress has the copy of some parameters sent. */
@@ -116,6 +115,7 @@ enum dsf_zero_use {
     DSF_ZERO_CODED,
     DSF_ZERO_SUM,
     DSF_ZERO_RECODED,
+    DSF_ZERO_RELAYED,
     DSF_ZERO_ROWS
 };
 
@@ -150,8 +150,8 @@ int32_t dsf_zero_node_runs(const struct dsf_zero *z,
 bool dsf_zero_node_in_rank(const struct dsf_zero *z,
                            const struct dsflow_task_spec *t);
 
-/* What each has a shard of after a task `serve` whose unit is coded, on all of
- * them: in 1 bit. */
+/* zero_coded.c: what each has a shard of after a task `serve` whose unit is
+ * coded, on all of them: in 1 bit. */
 bool dsf_zero_serves_signs(const struct dsflow_task_spec *t);
 void dsf_zero_gather_signs(struct dsf_zero *z, const struct dsflow_task_spec *t,
                            const struct dsflow_data_spec *unit,
@@ -169,16 +169,15 @@ void dsf_zero_sum_rows(struct dsf_zero *z, const struct dsflow_task_spec *t,
 void dsf_zero_begin_second(struct dsf_zero *z);
 void dsf_zero_end_second(struct dsf_zero *z);
 void dsf_zero_forget_second(struct dsf_zero *z);
-/* Where the rank of `t` finds the coded piece `d` nearer than where it is at
- * home; no data: nowhere. */
-dsflow_data_id dsf_zero_second(const struct dsf_zero *z, dsflow_data_id id,
-                               const struct dsflow_task_spec *t, int32_t d);
-/* The rank keeps its part of the coded pieces, and reads that from then on; and
- * of the numbers in `whole`. */
-void dsf_zero_keep_coded(struct dsf_zero *z, dsflow_data_id id,
-                         const struct dsflow_task_spec *t,
-                         const struct dsf_pieces *pieces,
-                         dsflow_data_id *shards);
+/* Of coded ones, [data]: block by block of as many ranks as have a copy among
+ * them, its runs. NULL: there are none, and this gather makes none. *made: they
+ * are there from before. */
+dsflow_data_id *dsf_zero_second(struct dsf_zero *z, dsflow_data_id id,
+                                const struct dsflow_task_spec *t, bool *made);
+/* That of run `m` of these, of so many bytes, on a rank. */
+dsflow_data_id dsf_zero_second_run(struct dsf_zero *z, dsflow_data_id id,
+                                   int32_t m, int32_t rank, int64_t bytes);
+/* The rank keeps its part of the numbers in `whole`. */
 void dsf_zero_keep_numbers(struct dsf_zero *z, dsflow_data_id id,
                            const struct dsflow_task_spec *t,
                            dsflow_data_id whole);
@@ -187,12 +186,18 @@ bool dsf_zero_gather_second(struct dsf_zero *z, dsflow_data_id id,
                             const struct dsflow_task_spec *t,
                             dsflow_data_id whole);
 
-/* The whole unit, from coded shards; false: it is not sent so. */
+/* zero_coded.c: the whole unit, of coded shards, in whole[d] on each data rank
+ * that has one there; false: it is not sent so. */
 bool dsf_zero_gather_coded(struct dsf_zero *z, dsflow_data_id id,
                            const struct dsflow_task_spec *t,
-                           dsflow_data_id whole);
+                           const dsflow_data_id *whole);
 void dsf_zero_begin_coded(struct dsf_zero *z);
 void dsf_zero_end_coded(struct dsf_zero *z);
+
+/* As `t`, on data rank `d`, of the micro-batch there. */
+struct dsflow_task_spec dsf_zero_like(const struct dsf_zero *z,
+                                      const struct dsflow_task_spec *t,
+                                      int32_t d);
 
 /* zero_gathered.c: the whole unit on the rank of `t`, gathered unless it still
  * stands there. */

@@ -1,10 +1,11 @@
 /* zero_second.c - with stage 3, second copies of parameters among ranks that
  * are near each other (hpZ of ZeRO++: Wang et al. 2023).
  *
- * The data ranks are divided in `keepers` that follow each other. Each keeps
- * one of as many runs of pieces of what its first gather of a unit in a step
- * brings, as it came: coded or not. When all of them have, they gather from
- * these.
+ * The data ranks are divided in `keepers` that follow each other. From the
+ * first gather of a unit in a step on, each keeps one of as many runs of
+ * pieces, as it came: coded or not. Later gathers read these. Of numbers that
+ * is a copy of what has been gathered; of coded ones it is what the first
+ * gather, too, reads (zero_coded.c).
  */
 #include "policies/zero_private.h"
 
@@ -15,15 +16,10 @@
 #include <string.h>
 
 struct dsf_second {
-    dsflow_data_id *id; /* [data][data / keepers]: of coded ones each piece of
-                           the run of a rank; else the run */
+    dsflow_data_id *id; /* [data]: the run of each rank; of coded ones, each
+                           run of each block */
     uint8_t *has;       /* [data] */
 };
-
-static int32_t pieces_of_run(const struct dsf_zero *z)
-{
-    return z->data / z->keepers;
-}
 
 /* Of the ranks that have a copy among them, the first; and the run of `d`. */
 static int32_t first_of(const struct dsf_zero *z, int32_t d)
@@ -49,25 +45,33 @@ static bool all_have(const struct dsf_zero *z, dsflow_data_id id, int32_t d)
     return all;
 }
 
+/* May this gather be the first of a step? */
+static struct dsf_second *first_gather(struct dsf_zero *z, dsflow_data_id id,
+                                       const struct dsflow_task_spec *t)
+{
+    struct dsf_second *s;
+
+    if (!is_gathered_again(z, dsf_zero_spec(z, id)) ||
+        t->program != DSFLOW_STEP || t->pass == DSFLOW_BACKWARD)
+        return NULL;
+    s = &z->second[id.i];
+    if (s->has == NULL) {
+        s->has = dsf_xcalloc((size_t)z->data, sizeof(*s->has));
+        s->id = dsf_xcalloc((size_t)z->data, sizeof(*s->id));
+        for (int32_t d = 0; d < z->data; d++)
+            s->id[d] = dsf_no_data();
+    }
+    return s;
+}
+
 /* Does the rank of `t` keep its run of what this gather brings? */
 static bool keeps(struct dsf_zero *z, dsflow_data_id id,
                   const struct dsflow_task_spec *t)
 {
     const int32_t d = dsf_zero_replica(z, t->rank);
-    struct dsf_second *s;
+    struct dsf_second *s = first_gather(z, id, t);
 
-    if (!is_gathered_again(z, dsf_zero_spec(z, id)) ||
-        t->program != DSFLOW_STEP || t->pass == DSFLOW_BACKWARD)
-        return false;
-    s = &z->second[id.i];
-    if (s->has == NULL) {
-        s->has = dsf_xcalloc((size_t)z->data, 1);
-        s->id =
-            dsf_xcalloc((size_t)(z->data * pieces_of_run(z)), sizeof(*s->id));
-        for (int32_t i = 0; i < z->data * pieces_of_run(z); i++)
-            s->id[i] = dsf_no_data();
-    }
-    if (s->has[d])
+    if (s == NULL || s->has[d])
         return false;
     s->has[d] = 1;
     return true;
@@ -118,7 +122,7 @@ void dsf_zero_keep_numbers(struct dsf_zero *z, dsflow_data_id id,
     if (elems == 0)
         return;
     copy(z, t,
-         add_data(z, &z->second[id.i].id[d * pieces_of_run(z)], spec, t->rank,
+         add_data(z, &z->second[id.i].id[d], spec, t->rank,
                   (enum dsflow_dtype)spec->dtype, elems, run),
          whole, at, elems);
 }
@@ -140,8 +144,7 @@ bool dsf_zero_gather_second(struct dsf_zero *z, dsflow_data_id id,
     ports[0] = whole;
     /* Runs without numbers stand in front and behind. */
     for (int32_t i = 0; i < z->keepers; i++) {
-        dsflow_data_id from =
-            z->second[id.i].id[(first_of(z, d) + i) * pieces_of_run(z)];
+        dsflow_data_id from = z->second[id.i].id[first_of(z, d) + i];
 
         if (dsf_is_data(from))
             ports[n++] = from;
@@ -153,51 +156,28 @@ bool dsf_zero_gather_second(struct dsf_zero *z, dsflow_data_id id,
     return true;
 }
 
-/* --- coded pieces -------------------------------------------------------- */
+/* --- coded runs ---------------------------------------------------------- */
 
-static dsflow_data_id *coded_piece(const struct dsf_zero *z, dsflow_data_id id,
-                                   int32_t first, int32_t d)
+dsflow_data_id *dsf_zero_second(struct dsf_zero *z, dsflow_data_id id,
+                                const struct dsflow_task_spec *t, bool *made)
 {
-    const int32_t each = pieces_of_run(z), rank = first + d / each;
+    struct dsf_second *s;
 
-    return &z->second[id.i].id[rank * each + d % each];
+    *made = all_have(z, id, 0);
+    if (*made)
+        return z->second[id.i].id;
+    s = first_gather(z, id, t);
+    if (s == NULL)
+        return NULL;
+    memset(s->has, 1, (size_t)z->data);
+    return s->id;
 }
 
-dsflow_data_id dsf_zero_second(const struct dsf_zero *z, dsflow_data_id id,
-                               const struct dsflow_task_spec *t, int32_t d)
+dsflow_data_id dsf_zero_second_run(struct dsf_zero *z, dsflow_data_id id,
+                                   int32_t m, int32_t rank, int64_t bytes)
 {
-    const int32_t own = dsf_zero_replica(z, t->rank);
-
-    return all_have(z, id, own) ? *coded_piece(z, id, first_of(z, own), d)
-                                : dsf_no_data();
-}
-
-void dsf_zero_keep_coded(struct dsf_zero *z, dsflow_data_id id,
-                         const struct dsflow_task_spec *t,
-                         const struct dsf_pieces *pieces,
-                         dsflow_data_id *shards)
-{
-    const int32_t own = dsf_zero_replica(z, t->rank);
-    int32_t first, each, from;
-
-    if (!keeps(z, id, t))
-        return;
-    first = first_of(z, own);
-    each = pieces_of_run(z);
-    from = (own - first) * each;
-    for (int32_t d = from; d < from + each; d++) {
-        const struct dsflow_data_spec *shard;
-        dsflow_data_id kept;
-
-        if (dsf_pieces_elems(pieces, d) == 0)
-            continue;
-        shard = dsflow_graph_data(z->rw.out, shards[d]);
-        kept = add_data(z, coded_piece(z, id, first, d), dsf_zero_spec(z, id),
-                        t->rank, DSFLOW_BYTES, shard->elems, d);
-        copy(z, t, kept, shards[d], 0,
-             dsflow_graph_data(z->rw.out, kept)->elems);
-        shards[d] = kept;
-    }
+    return add_data(z, &z->second[id.i].id[m], dsf_zero_spec(z, id), rank,
+                    DSFLOW_BYTES, bytes, m % z->keepers);
 }
 
 /* --- all of it ----------------------------------------------------------- */

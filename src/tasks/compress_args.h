@@ -31,9 +31,15 @@
  * the unit, which each `in` has, coded: those from in_at on, or just these.
  * What stands in `into` does not count. In the tree of pairs.
  *
- * decompress               { out RW, in R, ... }      struct
- * dsf_decompress_args out = the unit, of which each `in` is a piece, coded:
- * those that are not empty, in order. out may be bf16 or fp16. */
+ * decompress               { out RW, in R, ... }
+ *   The pieces of all members are cut in `runs` runs, of one or more pieces
+ *   (struct dsf_decompress_args). Each `in` is one of them, coded, from `first`
+ *   on: those that are not empty, in order. out = the unit; it may be bf16 or
+ *   fp16.
+ *
+ * gather_coded             { out RW, in R, ... }
+ *   The same arguments, of some of the runs: out is what each `in` has, as it
+ *   is, one behind the other. */
 #ifndef DSF_TASKS_COMPRESS_ARGS_H
 #define DSF_TASKS_COMPRESS_ARGS_H
 
@@ -78,6 +84,8 @@ struct dsf_compressed_args {
 struct dsf_decompress_args {
     struct dsf_coding coding;
     struct dsf_pieces pieces;
+    int32_t runs, first;
+    int64_t type; /* that the numbers have where they are not coded */
 };
 
 /* The gradient of an embedding goes as its rows that are not all zeroes, in
@@ -111,8 +119,11 @@ struct dsf_range dsf_compressed_move(const struct dsf_compressed_args *a,
 /* Levels of the tree of pairs of so many terms. */
 unsigned dsf_tree_levels(unsigned terms);
 
-/* The piece that is on port `port` of decompress: its numbers. */
+/* The numbers that are on port `port` of decompress or gather_coded: of the
+ * unit. And the bytes that gather_coded takes of it, and where they go. */
 struct dsf_range dsf_decompress_move(const struct dsf_decompress_args *a,
                                      unsigned port);
+struct dsf_range dsf_gather_coded_move(const struct dsf_decompress_args *a,
+                                       unsigned port);
 
 #endif

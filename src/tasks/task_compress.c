@@ -304,22 +304,38 @@ DSF_OP(add_compressed,
 struct dsf_range dsf_decompress_move(const struct dsf_decompress_args *a,
                                      unsigned port)
 {
-    int32_t i = a->pieces.blocks == 1 ? a->pieces.owner : (int32_t)port - 1;
-    int64_t at = dsf_pieces_at(&a->pieces, i);
+    const struct dsf_pieces *p = &a->pieces;
+    int32_t run = a->first + (int32_t)port - 1;
+    int64_t at = dsf_pieces_run_at(p, a->runs, run);
 
-    return (struct dsf_range){ dsf_pieces_elems(&a->pieces, i), at, 0 };
+    return (struct dsf_range){ dsf_pieces_run_at(p, a->runs, run + 1) - at, at,
+                               0 };
 }
 
-static int decompress_check(const struct dsflow_case *c, struct dsflow_err *err)
+struct dsf_range dsf_gather_coded_move(const struct dsf_decompress_args *a,
+                                       unsigned port)
+{
+    struct dsf_range numbers = dsf_decompress_move(a, port);
+    int64_t from = dsf_decompress_move(a, 1).at;
+
+    return (struct dsf_range){
+        .elems = dsf_coding_bytes(&a->coding, numbers.at, numbers.elems),
+        .at = dsf_coding_bytes(&a->coding, from, numbers.at - from),
+    };
+}
+
+static int runs_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_decompress_args *a = c->args;
     const struct dsf_pieces *p = &a->pieces;
     int status = DSFLOW_OK;
 
     if (p->blocks < 1 || p->block < 1 || p->members < 1 || p->owner < 0 ||
-        p->owner >= p->members || c->n != (unsigned)dsf_pieces_count(p) + 1)
+        p->owner >= p->members || a->runs < 1 || a->runs > p->members ||
+        a->first < 0 || c->n < 2 ||
+        c->n + (unsigned)a->first > (unsigned)a->runs + 1)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: %u data: expected the pieces of %d members",
+                           "%s: %u data: expected runs of pieces of %d members",
                            c->op->name, c->n, (int)p->members);
     for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++) {
         struct dsf_range move = dsf_decompress_move(a, i);
@@ -327,12 +343,31 @@ static int decompress_check(const struct dsflow_case *c, struct dsflow_err *err)
         status =
             dsf_coding_check(&a->coding, c->op->name, move.at, move.elems, err);
         if (status == DSFLOW_OK)
-            status = float_check(c, 0, move.at, move.elems, err);
-        if (status == DSFLOW_OK)
             status = packed_check(
                 c, i, dsf_coding_bytes(&a->coding, move.at, move.elems), err);
     }
     return status;
+}
+
+static int decompress_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_decompress_args *a = c->args;
+    int status = runs_check(c, err);
+    int64_t elems;
+
+    if (status < 0)
+        return status;
+    elems = dsf_pieces_at(&a->pieces, a->pieces.members);
+    for (unsigned i = 1; i < c->n; i++)
+        elems -= dsf_decompress_move(a, i).elems;
+    if (elems != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %lld numbers are missing: expected the runs of "
+                           "all %d members",
+                           c->op->name, (long long)elems,
+                           (int)a->pieces.members);
+    return float_check(c, 0, 0, dsf_pieces_at(&a->pieces, a->pieces.members),
+                       err);
 }
 
 static void decompress_cost(const struct dsflow_case *c,
@@ -376,3 +411,43 @@ DSF_OP(decompress,
        .check = decompress_check, .cost = decompress_cost,
        .scratch = decompress_scratch, .reads = decompress_reads,
        .numbers = decompress_numbers);
+
+/* --- gather_coded --------------------------------------------------------- */
+
+static int gather_coded_check(const struct dsflow_case *c,
+                              struct dsflow_err *err)
+{
+    struct dsf_range last;
+    int status = runs_check(c, err);
+
+    if (status < 0)
+        return status;
+    last = dsf_gather_coded_move(c->args, c->n - 1);
+    return packed_check(c, 0, last.at + last.elems, err);
+}
+
+static void gather_coded_cost(const struct dsflow_case *c,
+                              struct dsflow_cost *cost)
+{
+    cost->bytes = 2 * (double)c->shapes[0].bytes;
+}
+
+/* `out` is bytes: as many as the numbers would be. */
+static int64_t gather_coded_numbers(const struct dsflow_op *op,
+                                    const void *args, unsigned port)
+{
+    const struct dsf_decompress_args *a = args;
+
+    return port == 0 ? 0
+                     : (int64_t)dsflow_dtype_bytes(
+                           (enum dsflow_dtype)a->type,
+                           dsf_decompress_move(a, port).elems);
+}
+
+DSF_OP(gather_coded,
+       .summary = "coded pieces of several ranks, one behind the other",
+       .direction = DSFLOW_DIR_MOVE, .comm = DSFLOW_COMM_GATHER, .repeats = 1,
+       .args_size = sizeof(struct dsf_decompress_args),
+       DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
+       .check = gather_coded_check, .cost = gather_coded_cost,
+       .reads = decompress_reads, .numbers = gather_coded_numbers);

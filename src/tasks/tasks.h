@@ -30,7 +30,7 @@
                                 OP(swap_in) OP(swap_out) OP(cast) OP(recode)   \
                                     OP(add_recoded) OP(feed_back) OP(compress) \
                                         OP(add_compressed) OP(decompress) OP(  \
-                                            pack_rows) OP(add_rows) OP(adam)   \
+                                            gather_coded) OP(pack_rows) OP(add_rows) OP(adam)   \
                                             OP(sgd) OP(lion) OP(adagrad) OP(   \
                                                 lamb_moments) OP(lamb_ratio)   \
                                                 OP(lamb) OP(feed_momentum) OP( \

@@ -492,6 +492,17 @@ const char *const mesh_trials[] = {
                            "compress.secondary=1 batch.order=layer_major "
                            "batch.sequences=8 " ALL_NVME,
 
+    /* By levels, of which second copies are one, or have some among them. */
+    "gpt2 " PARAMS("int8") "mesh.data=16 batch.sequences=16 zero.stage=2 "
+                           "job.steps=2",
+    "gpt2 " PARAMS("int8") "mesh.data=24 batch.sequences=24 zero.stage=3 "
+                           "zero.keep=0 job.steps=2",
+    "llama " PARAMS("int8") "mesh.data=16 batch.sequences=16 zero.stage=3 "
+                            "zero.keep=0 compress.secondary=4 job.steps=2",
+    "gpt2 " PARAMS("int8") "mesh.data=32 batch.sequences=32 zero.stage=3 "
+                           "zero.keep=0 compress.secondary=16 job.steps=2",
+    "gpt2 " ONEBIT "mesh.data=16 batch.sequences=16 zero.stage=2",
+
     /* The gradient of an embedding goes as rows, beside coded ones, too. */
     "llama " ROWS "mesh.data=2",
     "llama " ROWS "mesh.data=4 zero.stage=1 batch.groups=8",

@@ -80,7 +80,9 @@ in_processes 2 \
     "$(trial gpt2 mesh.data=2 zero.stage=3 zero.keep=0 $nvme $bf16)" \
     "$(trial llama mesh.pipeline=2 pipeline.schedule=zero_bubble $cpu)" \
     "$(trial llama mesh.tensor=2 recompute.what=block $bf16)" \
-    "gpt2 mesh.data=11 zero.stage=3 zero.keep=0 batch.sequences=22"
+    "gpt2 mesh.data=11 zero.stage=3 zero.keep=0 batch.sequences=22" \
+    "$(trial gpt2 mesh.data=16 batch.sequences=16 zero.stage=3 zero.keep=0 \
+        compress.keep=0 compress.params=int8 compress.secondary=4 job.steps=2)"
 in_processes 3 \
     "$(trial gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=1 \
         pipeline.schedule=interleaved)" \

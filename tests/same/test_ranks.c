@@ -333,14 +333,17 @@ static void between_nodes_zero_plus_plus_sends_few_bytes(void **state)
                    "secondary=4");
     plan_trial(&t, text);
     sums = traffic_of(&t, &dsf_op_add_compressed, node_of);
+    /* Each rank gets what it keeps, a fourth, and that from its neighbours. */
+    gathers = traffic_of(&t, &dsf_op_gather_coded, node_of);
+    assert_true(
+        near_to(gathers.bytes[DSF_WIRES_BETWEEN], 1.004 * elems / 4 / 2));
     gathers = traffic_of(&t, &dsf_op_decompress, node_of);
-    assert_true(near_to(
-        gathers.bytes[DSF_WIRES_BETWEEN] +
-            traffic_of(&t, &dsf_op_copy, node_of).bytes[DSF_WIRES_BETWEEN],
-        1.004 * elems / 2));
+    assert_true(gathers.bytes[DSF_WIRES_BETWEEN] < 0.01 * elems);
+    assert_true(
+        near_to(gathers.bytes[DSF_WIRES_INSIDE], 2 * 1.004 * elems * 3 / 4));
     assert_true(near_to(sums.bytes[DSF_WIRES_BETWEEN], 0.516 * elems / 8));
     all = traffic_of(&t, NULL, node_of);
-    assert_true(all.bytes[DSF_WIRES_BETWEEN] < 0.6 * elems);
+    assert_true(all.bytes[DSF_WIRES_BETWEEN] < 0.2 * elems);
     end_trial(&t);
 
     /* Without second copies both gathers come from both nodes. */
@@ -350,6 +353,57 @@ static void between_nodes_zero_plus_plus_sends_few_bytes(void **state)
     assert_true(
         near_to(gathers.bytes[DSF_WIRES_BETWEEN], 2 * 1.004 * elems / 2));
     end_trial(&t);
+}
+
+/* How much of coded parameters `op` gets from other nodes of eight ranks: a
+ * byte of each number that is 4, and no task reads of more than eight. */
+static double coded_from_nodes(const struct trial *t,
+                               const struct dsflow_op *op)
+{
+    int32_t node_of[64];
+    struct dsf_traffic sum;
+
+    for (int32_t r = 0; r < 64; r++)
+        node_of[r] = r / 8;
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t->graph); i++) {
+        const struct dsflow_task_spec *task = dsf_nth_task(t->graph, i);
+
+        assert_true(task->op != op || task->program != DSFLOW_STEP ||
+                    task->ndata <= 1 + 8);
+    }
+    sum = traffic_of(t, op, node_of);
+    assert_true(
+        near_to(dsf_traffic_dense(&sum) / dsf_traffic_bytes(&sum), 4 / 1.004));
+    return sum.bytes[DSF_WIRES_BETWEEN];
+}
+
+/* Of 64 ranks on eight nodes each reads from eight and eight: to each node a
+ * unit goes once in a gather, but for its own eighth; once in a step, with
+ * second copies on a node. */
+static void coded_parameters_go_by_levels(void **state)
+{
+    static const struct {
+        const char *keys;
+        int gathers; /* between nodes */
+    } kinds[] = { { "", 2 }, { CODED "secondary=8", 1 } };
+
+    for (unsigned i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        char text[600];
+        double coded = 0;
+        struct trial t;
+
+        snprintf(text, sizeof(text), "%s%s%s",
+                 SHARED "3 mesh.data=64 batch.sequences=64 model.layers=2",
+                 CODED "params=int8", kinds[i].keys);
+        plan_trial(&t, text);
+        for (unsigned u = 0; u < t.model.nunits; u++)
+            if (t.model.units[u].kind >= 0)
+                coded += coded_bytes(&t.model.units[u], 8, 1024);
+        assert_true(near_to(coded_from_nodes(&t, &dsf_op_gather_coded),
+                            kinds[i].gathers * 7 * coded));
+        assert_true(coded_from_nodes(&t, &dsf_op_decompress) == 0);
+        end_trial(&t);
+    }
 }
 
 static double activations_on(const struct trial *t, int r)
@@ -690,6 +744,7 @@ int main(void)
         cmocka_unit_test(zero_moves_no_more_than_it_must),
         cmocka_unit_test(coded_bytes_are_those_of_the_formula),
         cmocka_unit_test(between_nodes_zero_plus_plus_sends_few_bytes),
+        cmocka_unit_test(coded_parameters_go_by_levels),
         cmocka_unit_test(one_f_one_b_keeps_what_is_left_of_the_pipeline),
         cmocka_unit_test(keys_go_once_to_each_rank_that_sees_them),
         cmocka_unit_test(ranks_divide_the_activations_of_a_sequence),

@@ -118,7 +118,11 @@ static void check_pieces(const struct dsf_coding *c)
 {
     for (int members = 1; members <= MEMBERS; members++) {
         struct dsf_decompress_args a = {
-            *c, { .blocks = UNIT / CUT, .block = CUT, .members = members }
+            .coding = *c,
+            .pieces = { .blocks = UNIT / CUT,
+                        .block = CUT,
+                        .members = members },
+            .runs = members,
         };
         struct dsflow_buf bufs[MEMBERS + 1] = { floats(got, UNIT) };
         uint16_t narrow[UNIT];
