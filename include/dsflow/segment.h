@@ -22,7 +22,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_SEGMENT_ABI 4
+#define DSFLOW_SEGMENT_ABI 5
 
 enum {
     DSFLOW_SEGMENT_TENSORS = 12, /* of a unit, at most */
@@ -133,12 +133,15 @@ struct dsflow_site {
     const int64_t *at[DSFLOW_SEGMENT_UNITS];
     int32_t parts;  /* it is for one of so many; 1: it is whole */
     double tokens;  /* of a step; 0: of a part */
-    /* Of attention: the rows of keys; are they of the tile itself, of the first
-     * tile that the queries see? Are the queries of the last tile that sees
-     * them? */
+    /* Of attention: the rows of keys; are they of the tile itself (and of those
+     * in front of it), the first that the queries see? Are the queries of the
+     * last tile that sees them? */
     int32_t keys;
     bool diagonal, first_keys, last_queries;
     int32_t key_pos; /* of the first of them in its sequence */
+    /* Where the keys of several tiles stand together: the rows of each but the
+     * last, those of all, and where those of `tile` begin. 0: they do not. */
+    int32_t key_tile, kv_rows, kv_at;
     int32_t window;  /* tokens that a token sees, itself included; 0: all
                         before it */
     const struct dsf_attention_layout *layout; /* blocks that its heads see;

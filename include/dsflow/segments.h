@@ -61,7 +61,7 @@ struct dsflow_embed_args {
 /* q: [rows][heads*head_dim]; kv: [rows][2][kv_heads*head_dim], keys first.
  * dnorm: [2][width], the sums over the rows of the gradients of norm_w, norm_b.
  *
- * qkv.forward              { x R, unit R, q W, kv W, rope R?, shared R? }
+ * qkv.forward              { x R, unit R, q W, kv RW, rope R?, shared R? }
  *   [q|k|v] = norm(x) W^T + b, q and k rotated (pairs i, i + head_dim/2).
  * qkv.backward_input       { x R?, unit R, rope R?, shared R?, dq RW, dkv RW,
  *                            dres R?, dx W, dnorm W? }
@@ -73,7 +73,12 @@ struct dsflow_embed_args {
  * W and b of queries, keys and values follow each other in the unit. Where
  * fewer heads of keys than parts are, several parts use the same one, and the
  * rows of all are in `shared`: k and v are where this part's begin there, kb
- * and vb those of their biases (-1: none). Otherwise k is -1. */
+ * and vb those of their biases (-1: none). Otherwise k is -1.
+ *
+ * kv and dkv may be those of several tiles that follow each other (kv_rows >
+ * 0): so many rows, of which the tile's are kv_at and on. forward then writes
+ * these rows alone; its kv is fresh where they are the first. 0: they are those
+ * of the tile. */
 enum dsflow_qkv_port {
     DSFLOW_QKV_X,
     DSFLOW_QKV_UNIT,
@@ -94,10 +99,11 @@ struct dsflow_qkv_args {
     struct dsflow_tile tile;
     int64_t w, b, norm_w, norm_b;
     int64_t k, v, kb, vb;
+    int32_t kv_rows, kv_at;
 };
 
 /* Softmax attention without the whole score matrix (Dao et al. 2022; Milakov &
- * Gimelshein 2018): queries of one tile against keys of one tile, causal.
+ * Gimelshein 2018): queries of one tile against keys of one or several, causal.
  *
  * attention.forward        { q R, kv R, att RW, lse RW, layout R? }
  *   att: [rows][heads*head_dim]; lse: [2][rows][heads], running maximum and
@@ -109,6 +115,10 @@ struct dsflow_qkv_args {
  *
  * `tile` is the queries'. `diagonal`: the keys are of the same tile, and causal
  * within each sequence; otherwise one sequence, and all `keys` keys precede.
+ * `key_tile` > 0: the keys are of several tiles that follow each other, each of
+ * so many rows, but for the last; they are taken one after the other, forward,
+ * and from the last back. Where that is the diagonal, the last tile is the
+ * queries', and `before` keys are in front of it.
  *
  * `window` > 0: a query sees its own token and the window - 1 before it, of
  * keys that stand at key_pos .. key_pos + keys of their sequence (Beltagy et
@@ -142,6 +152,7 @@ struct dsflow_attention_args {
     int32_t diagonal, first, last, first_q, first_kv;
     int32_t window, key_pos;
     int32_t block, blocks, layouts, head, packed;
+    int32_t key_tile, before;
     int32_t zero; /* no padding: equal arguments have equal bytes */
     double seen;
 };

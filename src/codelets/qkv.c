@@ -54,6 +54,13 @@ static unsigned kv_port(const struct dsflow_qkv_args *a, unsigned own,
     return a->k < 0 ? own : shared;
 }
 
+/* Where the tile's rows of keys and values begin, in numbers; or of their
+ * gradients. */
+static size_t kv_at(const struct dsflow_qkv_args *a)
+{
+    return (size_t)a->kv_at * dsf_tile_kvwidth(&a->tile);
+}
+
 /* Some heads, of whole units: what generation shares out. Training has the norm
  * and all rows of a unit, or a part of it and no norm. */
 static bool is_slice(const struct dsflow_qkv_args *a)
@@ -83,7 +90,7 @@ static void forward_cpu(const struct dsflow_call *call)
     float *kv_unit =
         dsf_floats(call, kv_port(a, DSFLOW_QKV_UNIT, DSFLOW_QKV_SHARED));
     float *q = dsf_floats(call, DSFLOW_QKV_Q);
-    float *kv = dsf_floats(call, DSFLOW_QKV_KV);
+    float *kv = dsf_floats(call, DSFLOW_QKV_KV) + kv_at(a);
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_QKV_UNIT, a);
     const float *xn =
         dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X), call->scratch, rows);
@@ -166,11 +173,12 @@ static void forward_narrow(const struct dsflow_call *call)
     for (unsigned i = 0; i < kv_count(a); i++) {
         const struct kv_rows from = kv_rows(a, i);
 
-        project_narrow(
-            call, &c, xn,
-            (struct columns){ kv_unit + from.w, dsf_half_at(kv_unit, from.b),
-                              from.n, nkv, from.at == 0 ? t->kv_heads : 0,
-                              dsf_halves(call, DSFLOW_QKV_KV) + from.at });
+        project_narrow(call, &c, xn,
+                       (struct columns){ kv_unit + from.w,
+                                         dsf_half_at(kv_unit, from.b), from.n,
+                                         nkv, from.at == 0 ? t->kv_heads : 0,
+                                         dsf_halves(call, DSFLOW_QKV_KV) +
+                                             kv_at(a) + from.at });
     }
 }
 
@@ -187,7 +195,7 @@ static void backward_input_cpu(const struct dsflow_call *call)
     float *kv_unit =
         dsf_floats(call, kv_port(a, DSFLOW_QKV_UNIT, DSFLOW_QKV_SHARED));
     float *dq = dsf_floats(call, DSFLOW_QKV_DQ);
-    float *dkv = dsf_floats(call, DSFLOW_QKV_DKV);
+    float *dkv = dsf_floats(call, DSFLOW_QKV_DKV) + kv_at(a);
     float *dx = dsf_floats(call, DSFLOW_QKV_DX);
     float *dnormed = a->norm_w < 0 ? dx : call->scratch;
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_QKV_UNIT, a);
@@ -243,7 +251,7 @@ static void backward_input_narrow(const struct dsflow_call *call)
         call, DSFLOW_QKV_DQ, dsf_qkv_scratch(DSFLOW_DIR_BACKWARD_INPUT, a));
     const int part = a->norm_w < 0;
     uint16_t *dq = dsf_halves(call, DSFLOW_QKV_DQ);
-    uint16_t *dkv = dsf_halves(call, DSFLOW_QKV_DKV);
+    uint16_t *dkv = dsf_halves(call, DSFLOW_QKV_DKV) + kv_at(a);
     float *dnormed = part ? dsf_product_at(&c, call, DSFLOW_QKV_DX) : c.wide;
 
     if (t->rope) {
@@ -291,7 +299,7 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     const float *dq = dsf_floats(call, DSFLOW_QKV_DQ);
-    const float *dkv = dsf_floats(call, DSFLOW_QKV_DKV);
+    const float *dkv = dsf_floats(call, DSFLOW_QKV_DKV) + kv_at(a);
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_QKV_UNIT, a);
     const float *xn =
         dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X), call->scratch, rows);
@@ -344,7 +352,8 @@ static void backward_weight_narrow(const struct dsflow_call *call)
     dsf_gradient_columns(&grad, a->b, c.loops, dq, nq, rows, nq);
     for (unsigned i = 0; i < kv_count(a); i++) {
         const struct kv_rows into = kv_rows(a, i);
-        const uint16_t *dkv = dsf_halves(call, DSFLOW_QKV_DKV) + into.at;
+        const uint16_t *dkv =
+            dsf_halves(call, DSFLOW_QKV_DKV) + kv_at(a) + into.at;
 
         dsf_projection_weight(
             &(struct dsf_projection){ &c, rows, width, into.n }, dkv, nkv, xn,

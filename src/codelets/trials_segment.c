@@ -94,8 +94,32 @@ static void qkv(uint64_t *s, bool part, union segment_args *a)
     a->qkv.norm_b = place(&n, width, !part && !t->rms);
     a->qkv.k = place(&shared, nkv / 2 * width, shares);
     a->qkv.v = place(&shared, nkv / 2 * width, shares);
+    if (t->nseq == 1 && dsf_any(s, 0, 1)) {
+        a->qkv.kv_rows = t->rows + dsf_any(s, 0, 9);
+        a->qkv.kv_at = dsf_any(s, 0, a->qkv.kv_rows - t->rows);
+    }
     a->qkv.kb = place(&shared, nkv / 2, shares && bias);
     a->qkv.vb = place(&shared, nkv / 2, shares && bias);
+}
+
+/* Which keys there are: in half of the cases that may have some, of several
+ * tiles. */
+static void keys(uint64_t *s, struct dsflow_attention_args *x)
+{
+    const struct dsflow_tile *t = &x->tile;
+
+    x->diagonal = t->nseq > 1 || t->pos == 0 || dsf_any(s, 0, 1);
+    x->keys = x->diagonal ? t->rows : dsf_any(s, 1, t->pos);
+    x->key_tile = x->before = 0;
+    if (t->nseq > 1 || dsf_any(s, 0, 1) == 0)
+        return;
+    if (!x->diagonal && x->keys > 1)
+        x->key_tile = dsf_any(s, 1, x->keys - 1);
+    if (x->diagonal && t->pos >= t->rows) {
+        x->key_tile = dsf_any(s, t->rows, t->pos);
+        x->before = x->key_tile * dsf_any(s, 1, t->pos / x->key_tile);
+        x->keys += x->before;
+    }
 }
 
 /* One that leaves every query a key, as the last one of a row of tasks does. */
@@ -104,7 +128,7 @@ static void window(uint64_t *s, struct dsflow_attention_args *x)
     const int32_t pos = x->tile.pos, nseq = x->tile.nseq;
     const int32_t keys = x->keys / nseq;
 
-    x->key_pos = x->diagonal ? pos : dsf_any(s, 0, pos - keys);
+    x->key_pos = x->diagonal ? pos - x->before : dsf_any(s, 0, pos - keys);
     x->window = x->diagonal ? dsf_any(s, 1, keys)
                             : pos + x->tile.rows / nseq - x->key_pos - keys +
                                   dsf_any(s, 1, keys);
@@ -146,14 +170,14 @@ static void layout(uint64_t *s, struct dsflow_attention_args *x)
         t->rows = t->nseq * dsf_any(s, 1, 99);
         t->pos = t->nseq > 1 ? 0 : dsf_any(s, 0, 150);
         t->context = t->pos + t->rows / t->nseq + dsf_any(s, 0, 5);
-        x->diagonal = t->nseq > 1 || t->pos == 0 || dsf_any(s, 0, 1);
-        x->keys = x->diagonal ? t->rows : dsf_any(s, 1, t->pos);
+        keys(s, x);
         x->window = 0;
         if (dsf_any(s, 0, 2) == 0)
             window(s, x);
     }
     if (x->window == 0)
-        x->key_pos = x->diagonal ? t->pos : dsf_any(s, 0, t->pos - x->keys);
+        x->key_pos =
+            x->diagonal ? t->pos - x->before : dsf_any(s, 0, t->pos - x->keys);
     l.blocks = (t->context + l.block - 1) / l.block + dsf_any(s, 0, 2);
     x->head = dsf_any(s, 0, 2);
     l.heads = dsf_any(s, 0, 1) ? x->head + t->heads + dsf_any(s, 0, 1) : 1;
@@ -176,8 +200,7 @@ static void attention(uint64_t *s, bool part, union segment_args *a)
 {
     struct dsflow_attention_args *x = &a->attention;
 
-    x->diagonal = x->tile.nseq > 1 || x->tile.pos == 0 || dsf_any(s, 0, 1);
-    x->keys = x->diagonal ? x->tile.rows : dsf_any(s, 1, x->tile.pos);
+    keys(s, x);
     x->first = dsf_any(s, 0, 1);
     x->last = x->diagonal;
     x->first_q = dsf_any(s, 0, 1);
@@ -368,6 +391,14 @@ static unsigned fresh_sums(const struct dsflow_attention_args *a)
            (a->first_q ? PORT(DQ) : 0) | (a->first_kv ? PORT(DKV) : 0);
 }
 
+/* Does a task write all that is in its buffer of keys? */
+static bool fills_keys(const struct dsflow_op *op,
+                       const struct dsflow_qkv_args *a)
+{
+    return op->direction == DSFLOW_DIR_FORWARD &&
+           (a->kv_rows == 0 || a->kv_rows == a->tile.rows);
+}
+
 static const struct segment {
     const char *name;
     dsflow_needs_fn *needs;
@@ -395,11 +426,23 @@ static const struct segment *segment_of(const struct dsflow_op *op)
     return s;
 }
 
-/* What takes the place of attention is asked for all keys only. */
-static bool knows_windows(const struct dsflow_op *op)
+/* What takes the place of attention is asked for all keys of one tile only, and
+ * what takes that of qkv for those of its tile. */
+static void simplify(const struct dsflow_op *op, const struct segment *segment,
+                     union segment_args *a)
 {
-    return strcmp(op->name, dsf_op_attention_forward.name) == 0 ||
-           strcmp(op->name, dsf_op_attention_backward_input.name) == 0;
+    struct dsflow_attention_args *x = &a->attention;
+
+    if (dsflow_op_find(op->name) != op ||
+        strncmp(op->name, op->segment, strlen(op->segment)) == 0)
+        return;
+    if (segment->choose == qkv)
+        a->qkv.kv_rows = a->qkv.kv_at = 0;
+    if (segment->choose != attention)
+        return;
+    x->keys -= x->before;
+    x->window = x->key_pos = x->key_tile = x->before = 0;
+    clear_layout(x);
 }
 
 /* A case of an op: what it needs, on each of its ports. A gradient is fresh for
@@ -416,13 +459,12 @@ static int make(const struct dsflow_op *op, uint64_t seed, bool part,
 
     a.tile = dsf_any_tile(&state);
     segment->choose(&state, part, &a);
-    if (segment->choose == attention && !knows_windows(op)) {
-        a.attention.window = a.attention.key_pos = 0;
-        clear_layout(&a.attention);
-    }
+    simplify(op, segment, &a);
     status = segment->needs(op, &a, need, NULL);
     *n = op->nports;
     *fresh = segment->choose == attention ? fresh_sums(&a.attention)
+             : segment->choose == qkv && fills_keys(op, &a.qkv)
+                 ? 1u << DSFLOW_QKV_KV
              : op->direction == DSFLOW_DIR_BACKWARD_WEIGHT && seed & 1 ? ~0u
                                                                        : 0;
     for (unsigned p = 0; p < op->nports; p++) {

@@ -76,9 +76,9 @@ static const struct dsflow_option others[DSF_MESH_KEYS] = {
                          "back; auto: keys",
                          "mesh.sequence >= 2"),
     DSFLOW_OPTION_AUTO(MESH, key_slots, "\"auto\"", 1, 1024,
-                       "tiles of keys and values of other ranks that a rank "
-                       "has at a time, and sums of their gradients; auto: its "
-                       "workers + 1",
+                       "buffers of keys and values of other ranks that a rank "
+                       "has at a time, of batch.key_tiles tiles each, and of "
+                       "sums of their gradients; auto: its workers + 1",
                        "mesh.sequence >= 2 or batch.sequence_groups >= 2"),
 };
 

@@ -91,6 +91,7 @@ struct dsf_job_batch { /* [batch] */
                                 mesh.sequence */
     int order;          /* enum dsf_order */
     int64_t tile;       /* tokens of a task; -1: auto */
+    int64_t key_tiles;  /* tiles of keys that a task takes; -1: auto */
     int64_t in_flight;  /* micro-batches whose activations are kept; -1 auto */
 };
 

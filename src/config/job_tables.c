@@ -232,6 +232,13 @@ static const struct dsflow_option batch_options[] = {
                        "tokens of a task; auto: up to 256, on a GPU those of "
                        "the micro-batch. It decides the order of sums, and so "
                        "the last bits"),
+    DSFLOW_OPTION_AUTO(BATCH, key_tiles, "\"auto\"", 1, 65536,
+                       "tiles of keys and values that stand in one buffer, "
+                       "which a task of attention takes; auto: a sixteenth of "
+                       "those that a tile sees, more where layouts leave "
+                       "little of them; 1 on a GPU, with what takes the place "
+                       "of attention, and where both windows or layouts and "
+                       "sequence_groups are used. No bits depend on it"),
     DSFLOW_OPTION_AUTO(BATCH, in_flight, "\"auto\"", 1, 65536,
                        "micro-batches whose activations are in memory; auto: "
                        "workers + 1",

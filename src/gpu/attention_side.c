@@ -54,9 +54,10 @@ static const char *lacks(const void *args)
 {
     const struct dsflow_attention_args *a = args;
 
-    return a->block > 0    ? "a layout"
-           : a->window > 0 ? "a window"
-                           : NULL;
+    return a->block > 0      ? "a layout"
+           : a->window > 0   ? "a window"
+           : a->key_tile > 0 ? "keys of several tiles"
+                             : NULL;
 }
 
 static void forward(const struct dsflow_call *call, void *stream)

@@ -9,6 +9,7 @@ struct columns {
     unsigned dout;      /* of the gradient of `out` */
     int64_t w, b;       /* in the unit; b: -1, none */
     size_t at, n, ld;   /* columns of a row of `out` */
+    size_t row;         /* where the tile's rows begin, in numbers */
     int32_t heads;      /* of those, that are rotated */
 };
 
@@ -28,14 +29,21 @@ static struct columns columns(const struct dsflow_qkv_args *a, unsigned i)
         .dout = DSFLOW_QKV_DKV,
         .n = shared ? nkv / 2 : nkv,
         .ld = nkv,
+        .row = (size_t)a->kv_at * nkv,
         .heads = i < 2 ? t->kv_heads : 0,
     };
 
     if (i == 0)
-        return (struct columns){
-            DSFLOW_QKV_UNIT, DSFLOW_QKV_Q, DSFLOW_QKV_DQ, a->w, a->b, 0, nq, nq,
-            t->heads
-        };
+        return (struct columns){ DSFLOW_QKV_UNIT,
+                                 DSFLOW_QKV_Q,
+                                 DSFLOW_QKV_DQ,
+                                 a->w,
+                                 a->b,
+                                 0,
+                                 nq,
+                                 nq,
+                                 0,
+                                 t->heads };
     c.w = !shared ? a->w + (int64_t)nq * t->width : i == 1 ? a->k : a->v;
     c.b = shared     ? (i == 1 ? a->kb : a->vb)
           : a->b < 0 ? -1
@@ -77,7 +85,8 @@ static int fuses(const struct dsflow_qkv_args *a, enum dsflow_dtype type)
     for (unsigned i = 0; i < ncolumns(a); i++) {
         const struct columns c = columns(a, i);
 
-        places |= dsf_gpu_place(c.w) | dsf_gpu_place(c.b) | c.at | c.n | c.ld;
+        places |=
+            dsf_gpu_place(c.w) | dsf_gpu_place(c.b) | c.at | c.row | c.n | c.ld;
     }
     return !a->tile.rope && dsf_gpu_product_fuses(type, places);
 }
@@ -112,7 +121,7 @@ static void project(const struct dsf_gpu_work *w, const void *xn,
     const struct dsf_gpu_projection p = projection(w, c);
     const int rotates = a->tile.rope && c->heads > 0;
     const int narrow = dsf_gpu_is_narrow(w->type);
-    void *out = dsf_gpu_number(w->call, c->out, (int64_t)c->at);
+    void *out = dsf_gpu_number(w->call, c->out, (int64_t)(c->row + c->at));
     struct dsf_gpu_product product = dsf_gpu_project(
         &p, xn, dsf_gpu_number(w->call, c->unit, c->w), out, c->ld);
     const void *bias = dsf_gpu_number(w->call, c->unit, c->b);
@@ -176,7 +185,7 @@ static void backward_input(const struct dsflow_call *call, void *stream)
     for (unsigned i = 0; i < ncolumns(a); i++) {
         const struct columns c = columns(a, i);
         const struct dsf_gpu_projection p = projection(&w, &c);
-        void *dout = dsf_gpu_number(call, c.dout, (int64_t)c.at);
+        void *dout = dsf_gpu_number(call, c.dout, (int64_t)(c.row + c.at));
         struct dsf_gpu_product product;
 
         rotate(&w, w.type, dout, c.ld, c.heads, 1);
@@ -237,7 +246,8 @@ static void backward_weight(const struct dsflow_call *call, void *stream)
     for (unsigned i = 0; i < ncolumns(a); i++) {
         const struct columns c = columns(a, i);
         const struct dsf_gpu_projection p = projection(&w, &c);
-        const void *dout = dsf_gpu_number(call, c.dout, (int64_t)c.at);
+        const void *dout =
+            dsf_gpu_number(call, c.dout, (int64_t)(c.row + c.at));
         const struct dsf_gpu_gradient *into = i == 0 ? &grad : &shared;
 
         dsf_gpu_project_weight(&p, dout, c.ld, xn, into, c.w);

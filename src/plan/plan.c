@@ -80,9 +80,9 @@ int32_t dsf_plan_sequence(const struct dsf_job *job,
 }
 
 /* Each tile of a layer is in ten tasks, forward and backward, beside those of
- * attention: one for each pair of a tile and one that is not behind it, forward
- * and backward. Tensor ranks have each of them, and about two more that gather
- * or sum. */
+ * attention: one for each pair of a tile and a buffer of keys that are not
+ * behind it, forward and backward. Tensor ranks have each of them, and about
+ * two more that gather or sum. */
 double dsf_plan_tasks(const struct dsflow_plan *plan)
 {
     enum { OF_LAYER = 10, AROUND = 6 }; /* load_batch, embed, head */
@@ -97,7 +97,7 @@ double dsf_plan_tasks(const struct dsflow_plan *plan)
 
         int32_t number;
 
-        if (dsf_plan_layout_of(plan, l, &number) != NULL)
+        if (plan->key_tiles > 1 || dsf_plan_layout_of(plan, l, &number) != NULL)
             pairs += 2 * dsf_plan_pairs(plan, l) / plan->ntiles - 1;
         else
             pairs += window > 0 && seen < pieces ? seen : pieces;

@@ -51,6 +51,9 @@ struct dsflow_plan {
     struct dsf_tile_rows *tiles;
     int32_t ntiles;
     int32_t nslices; /* 0: the head works on whole tiles */
+    int32_t sequence_tiles; /* of a sequence; 1 where a tile has whole ones */
+    int32_t key_tiles; /* whose keys and values stand in a buffer (key_tiles.h)
+                        */
 
     /* By the policy pipeline. What is placed are the embedding, the blocks, and
      * the head with its norm: layer l is number l + 1. Chunk c, of consecutive

@@ -1,19 +1,22 @@
-/* sight.c - which tiles of keys a tile of queries sees in a layer. */
+/* sight.c - which buffers of keys (key_tiles.h) a tile of queries sees in a
+ * layer. */
 #include "plan/sight.h"
 
 #include "base/alloc.h"
 #include "config/layer_list.h"
+#include "plan/key_tiles.h"
 #include "plan/stretch.h"
 #include "tasks/sparsity.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What the tiles of a sequence see of each other. Those of all sequences are
- * cut alike, and are numbered within theirs. */
+/* What the tiles of a sequence see of its buffers of keys. Those of all
+ * sequences are cut alike, and are numbered within theirs. */
 struct table {
-    bool *sees;            /* [ntiles][ntiles], by queries and keys */
-    int32_t *first, *last; /* [ntiles]: the first seen, the last that sees */
+    bool *sees;     /* [ntiles][nbuffers] */
+    int32_t *first; /* [ntiles]: the first buffer that is seen */
+    int32_t *last;  /* [nbuffers]: the last tile that sees it */
 };
 
 /* A layout with a window. */
@@ -30,6 +33,9 @@ struct dsf_sight {
     int32_t nof;
     int32_t *layer;       /* [layers]: of which `of`; -1: all blocks are seen */
     int32_t ntiles;       /* of a sequence */
+    int32_t nbuffers;     /* of it */
+    int32_t *buffer;      /* [ntiles]: that has the keys of the tile */
+    int32_t *begin;       /* [nbuffers]: its first tile */
     int32_t ntables, parts; /* of each `of`; among how many heads are shared */
 };
 
@@ -84,7 +90,7 @@ static void mark(const struct dsflow_plan *plan, const struct sight_of *of,
             const int64_t key = (k_end < end ? k_end : end) - 1;
 
             if (of->window == 0 || q - key < of->window)
-                table->sees[t * s->ntiles + k] = true;
+                table->sees[t * s->nbuffers + s->buffer[k]] = true;
         }
 }
 
@@ -107,14 +113,16 @@ static void mark_head(const struct dsflow_plan *plan, const struct sight_of *of,
 /* Which are the first, and the last? */
 static void close_table(const struct dsf_sight *s, struct table *table)
 {
-    const int32_t n = s->ntiles;
+    const int32_t n = s->nbuffers;
 
-    for (int32_t t = 0; t < n; t++) {
-        table->sees[t * n + t] = true;
-        for (int32_t k = t; k >= 0; k--)
-            if (table->sees[t * n + k]) {
-                table->first[t] = k;
-                table->last[k] = t;
+    for (int32_t t = 0; t < s->ntiles; t++) {
+        const int32_t own = s->buffer[t];
+
+        table->sees[t * n + own] = true;
+        for (int32_t b = own; b >= 0; b--)
+            if (table->sees[t * n + b]) {
+                table->first[t] = b;
+                table->last[b] = t;
             }
     }
 }
@@ -124,11 +132,11 @@ static void fill_table(const struct dsflow_plan *plan,
                        int32_t head, int32_t heads)
 {
     const struct dsf_sight *s = plan->sight;
-    const size_t n = (size_t)s->ntiles;
+    const size_t n = (size_t)s->ntiles, nbuffers = (size_t)s->nbuffers;
 
-    table->sees = dsf_xcalloc(n * n, sizeof(*table->sees));
+    table->sees = dsf_xcalloc(n * nbuffers, sizeof(*table->sees));
     table->first = dsf_xcalloc(n, sizeof(*table->first));
-    table->last = dsf_xcalloc(n, sizeof(*table->last));
+    table->last = dsf_xcalloc(nbuffers, sizeof(*table->last));
     for (int32_t h = head; h < head + heads; h++)
         mark_head(plan, of, table, h);
     close_table(s, table);
@@ -154,7 +162,6 @@ static void fill_tables(const struct dsflow_plan *plan, struct sight_of *of)
     const struct dsf_sight *s = plan->sight;
     const int32_t heads = s->layouts[of->layout].heads;
 
-    of->pairs = count_pairs(plan, of);
     of->table = dsf_xcalloc((size_t)s->ntables, sizeof(*of->table));
     fill_table(plan, of, &of->table[0], 0, heads);
     for (int32_t p = 0; p + 1 < s->ntables; p++) {
@@ -233,7 +240,7 @@ static int32_t keep_sight(const struct dsflow_plan *plan, int32_t layout,
             return i;
     s->of = dsf_xrealloc(s->of, (size_t)s->nof + 1, sizeof(*s->of));
     s->of[s->nof] = (struct sight_of){ .layout = layout, .window = window };
-    fill_tables(plan, &s->of[s->nof]);
+    s->of[s->nof].pairs = count_pairs(plan, &s->of[s->nof]);
     return s->nof++;
 }
 
@@ -303,9 +310,6 @@ static struct dsf_sight *begin(const struct dsflow_plan *plan)
 {
     struct dsf_sight *s = dsf_xcalloc(1, sizeof(*s));
 
-    s->ntiles = 1;
-    while (s->ntiles < plan->ntiles && plan->tiles[s->ntiles].pos > 0)
-        s->ntiles++;
     s->parts = plan->nparts;
     s->ntables = plan->nparts > 1 ? 1 + plan->nparts : 1;
     s->layer = dsf_xcalloc((size_t)plan->model->layers, sizeof(*s->layer));
@@ -314,13 +318,35 @@ static struct dsf_sight *begin(const struct dsflow_plan *plan)
     return s;
 }
 
+/* Which tiles of keys stand together is known when the layouts are. */
+static void fill_sight(struct dsflow_plan *plan)
+{
+    struct dsf_sight *s = plan->sight;
+
+    dsf_plan_cut_keys(plan);
+    if (s == NULL)
+        return;
+    s->ntiles = plan->sequence_tiles;
+    s->buffer = dsf_xcalloc((size_t)s->ntiles, sizeof(*s->buffer));
+    s->begin = dsf_xcalloc((size_t)s->ntiles, sizeof(*s->begin));
+    for (int32_t t = 0; t < s->ntiles; t++) {
+        if (dsf_plan_key_tile(plan, t) == t)
+            s->begin[s->nbuffers++] = t;
+        s->buffer[t] = s->nbuffers - 1;
+    }
+    for (int32_t i = 0; i < s->nof; i++)
+        fill_tables(plan, &s->of[i]);
+}
+
 int dsf_sight_new(struct dsflow_plan *plan, struct dsflow_err *err)
 {
     bool *on;
     int status;
 
-    if (!dsf_job_is_sparse(plan->job))
+    if (!dsf_job_is_sparse(plan->job)) {
+        fill_sight(plan);
         return DSFLOW_OK;
+    }
     status = check_direction(plan, err);
     if (status == DSFLOW_OK)
         status = check_replaced(plan, err);
@@ -333,6 +359,8 @@ int dsf_sight_new(struct dsflow_plan *plan, struct dsflow_err *err)
         if (on[l])
             status = lay_out(plan, l, err);
     free(on);
+    if (status == DSFLOW_OK)
+        fill_sight(plan);
     return status;
 }
 
@@ -341,7 +369,7 @@ void dsf_sight_free(struct dsf_sight *s)
     if (s == NULL)
         return;
     for (int32_t i = 0; i < s->nof; i++) {
-        for (int32_t p = 0; p < s->ntables; p++) {
+        for (int32_t p = 0; p < s->ntables && s->of[i].table != NULL; p++) {
             free(s->of[i].table[p].sees);
             free(s->of[i].table[p].first);
             free(s->of[i].table[p].last);
@@ -353,6 +381,8 @@ void dsf_sight_free(struct dsf_sight *s)
     free(s->layouts);
     free(s->of);
     free(s->layer);
+    free(s->buffer);
+    free(s->begin);
     free(s);
 }
 
@@ -375,22 +405,27 @@ static const struct sight_of *seen_by(const struct dsflow_plan *plan, int32_t l,
     return segment == &dsf_segment_attention ? sight_of(plan, l) : NULL;
 }
 
-/* The number of a tile in its sequence. */
+/* The number of a tile in its sequence, and that of the buffer of its keys. */
 static int32_t number_of(const struct dsflow_plan *plan, int32_t t)
 {
     return t % plan->sight->ntiles;
 }
 
-/* Is tile `t` of a sequence the last of its group that sees the keys of `k`? */
-static bool is_last(const struct dsflow_plan *plan, const struct table *table,
-                    int32_t t, int32_t k)
+static int32_t buffer_of(const struct dsflow_plan *plan, int32_t k)
 {
-    const int32_t n = plan->sight->ntiles;
+    return plan->sight->buffer[number_of(plan, k)];
+}
+
+/* Is tile `t` of a sequence the last of its group that sees buffer `b`? */
+static bool is_last(const struct dsflow_plan *plan, const struct table *table,
+                    int32_t t, int32_t b)
+{
+    const struct dsf_sight *s = plan->sight;
 
     if (plan->sequence_groups == 1)
-        return table->last[k] == t;
-    for (int32_t next = t + 1; next < n; next++)
-        if (table->sees[next * n + k] &&
+        return table->last[b] == t;
+    for (int32_t next = t + 1; next < s->ntiles; next++)
+        if (table->sees[next * s->nbuffers + b] &&
             dsf_plan_sequence_group(plan, next) ==
                 dsf_plan_sequence_group(plan, t))
             return false;
@@ -400,17 +435,21 @@ static bool is_last(const struct dsflow_plan *plan, const struct table *table,
 bool dsf_plan_sees(const struct dsflow_plan *plan, int32_t l,
                    const struct dsflow_segment *segment, int32_t t, int32_t k)
 {
-    const struct dsf_tile_rows *keys = &plan->tiles[k];
     const struct sight_of *of = seen_by(plan, l, segment);
     const int32_t window =
         segment == &dsf_segment_attention ? window_of(plan, l) : 0;
+    struct dsf_key_buffer keys;
 
     if (of != NULL)
-        return of->table[0].sees[number_of(plan, t) * plan->sight->ntiles +
-                                 number_of(plan, k)];
+        return of->table[0].sees[number_of(plan, t) * plan->sight->nbuffers +
+                                 buffer_of(plan, k)];
+    if (window == 0)
+        return true;
     /* The first query and the last key of two tiles are the nearest. */
-    return window == 0 || t == k ||
-           plan->tiles[t].pos - (keys->pos + keys->rows) + 1 < window;
+    keys = dsf_plan_key_buffer(plan, k);
+    return t < keys.end ||
+           plan->tiles[t].pos - plan->tiles[keys.first].pos - keys.rows + 1 <
+               window;
 }
 
 /* Is there a tile of the same sequence before this one? */
@@ -428,11 +467,13 @@ int32_t dsf_plan_first_seen(const struct dsflow_plan *plan, int32_t l,
     if (of != NULL) {
         const int32_t n = number_of(plan, t);
 
-        return t - (n - of->table[0].first[n]);
+        return t - n + plan->sight->begin[of->table[0].first[n]];
     }
-    while (segment->pairs && goes_on(plan, k) &&
-           dsf_plan_sees(plan, l, segment, t, k - 1))
-        k--;
+    if (!segment->pairs)
+        return t;
+    k = dsf_plan_key_tile(plan, t);
+    while (goes_on(plan, k) && dsf_plan_sees(plan, l, segment, t, k - 1))
+        k = dsf_plan_key_tile(plan, k - 1);
     return k;
 }
 
@@ -442,8 +483,9 @@ bool dsf_plan_sees_first(const struct dsflow_plan *plan, int32_t l,
 {
     const struct sight_of *of = seen_by(plan, l, segment);
 
+    k = dsf_plan_key_tile(plan, k);
     if (of != NULL)
-        return of->table[0].first[number_of(plan, t)] == number_of(plan, k);
+        return of->table[0].first[number_of(plan, t)] == buffer_of(plan, k);
     return plan->tiles[k].pos == 0 ||
            !dsf_plan_sees(plan, l, segment, t, k - 1);
 }
@@ -458,7 +500,7 @@ bool dsf_plan_sees_last(const struct dsflow_plan *plan, int32_t l,
 
     if (of != NULL)
         return is_last(plan, &of->table[0], number_of(plan, t),
-                       number_of(plan, k));
+                       buffer_of(plan, k));
     for (int32_t next = t + 1; goes_on(plan, next); next++)
         if (dsf_plan_sequence_group(plan, next) == group)
             return !dsf_plan_sees(plan, l, segment, next, k);
@@ -503,7 +545,7 @@ bool dsf_plan_sight_part(const struct dsflow_plan *plan, int32_t l, int32_t t,
     const struct dsf_sight *s = plan->sight;
     const struct sight_of *of = sight_of(plan, l);
     const struct table *table;
-    int32_t q, k;
+    int32_t q, b;
 
     if (of == NULL)
         return true;
@@ -511,11 +553,11 @@ bool dsf_plan_sight_part(const struct dsflow_plan *plan, int32_t l, int32_t t,
      * parts alike. */
     table = &of->table[plan->sequence_groups > 1 ? 0 : 1 + part];
     q = number_of(plan, t);
-    k = a->diagonal ? q : tile_at(plan, a->key_pos);
-    if (!table->sees[q * s->ntiles + k])
+    b = s->buffer[a->diagonal ? q : tile_at(plan, a->key_pos)];
+    if (!table->sees[q * s->nbuffers + b])
         return false;
-    a->first = table->first[q] == k;
-    a->first_kv = is_last(plan, table, q, k);
+    a->first = table->first[q] == b;
+    a->first_kv = is_last(plan, table, q, b);
     dsf_attention_lay_out(&s->layouts[of->layout], part * a->tile.heads, a);
     return true;
 }
@@ -536,11 +578,13 @@ double dsf_plan_pairs(const struct dsflow_plan *plan, int32_t l)
 
     if (of == NULL) {
         for (int32_t t = 0; t < plan->ntiles; t++)
-            n +=
-                t - dsf_plan_first_seen(plan, l, &dsf_segment_attention, t) + 1;
+            for (int32_t k =
+                     dsf_plan_first_seen(plan, l, &dsf_segment_attention, t);
+                 k <= t; k = dsf_plan_key_buffer(plan, k).end)
+                n++;
         return n;
     }
-    for (int32_t i = 0; i < s->ntiles * s->ntiles; i++)
+    for (int32_t i = 0; i < s->ntiles * s->nbuffers; i++)
         n += of->table[0].sees[i];
     return n * plan->ntiles / s->ntiles;
 }

@@ -1,4 +1,6 @@
-/* sight.h - which tiles of keys a tile of queries sees in a layer. */
+/* sight.h - which keys a tile of queries sees in a layer: tiles of them, of
+ * which several may stand in one buffer (key_tiles.h). `k` is any tile of a
+ * buffer, and what is said of its keys is said of all in the buffer. */
 #ifndef DSF_PLAN_SIGHT_H
 #define DSF_PLAN_SIGHT_H
 
@@ -18,8 +20,8 @@ void dsf_sight_free(struct dsf_sight *sight); /* NULL is fine */
 bool dsf_plan_sees(const struct dsflow_plan *plan, int32_t l,
                    const struct dsflow_segment *segment, int32_t t, int32_t k);
 
-/* The first tile whose keys tile `t` sees; `t` itself where the segment pairs
- * no tiles, or the tile has whole sequences. */
+/* The first tile of the first buffer of keys that tile `t` sees; `t` itself
+ * where the segment pairs no tiles, or the tile has whole sequences. */
 int32_t dsf_plan_first_seen(const struct dsflow_plan *plan, int32_t l,
                             const struct dsflow_segment *segment, int32_t t);
 
@@ -54,7 +56,8 @@ bool dsf_plan_sight_part(const struct dsflow_plan *plan, int32_t l, int32_t t,
  * fewer where a window or a layout hides some. */
 double dsf_plan_keys(const struct dsflow_plan *plan, int32_t l);
 
-/* Pairs of tiles that see each other in layer `l`, of a micro-batch. */
+/* Pairs of a tile and a buffer of keys that it sees in layer `l`, of a
+ * micro-batch: tasks of attention, forward. */
 double dsf_plan_pairs(const struct dsflow_plan *plan, int32_t l);
 
 #endif

@@ -34,7 +34,8 @@ int32_t dsf_plan_sharer(const struct dsflow_plan *plan, int32_t rank);
 int32_t dsf_plan_sharer_at(const struct dsflow_plan *plan, int32_t rank,
                            int32_t i);
 
-/* Tiles of keys and values of other ranks that a rank has at a time. */
+/* Buffers of keys and values of other ranks (key_tiles.h) that a rank has at a
+ * time. */
 int32_t dsf_plan_key_slots(const struct dsflow_plan *plan);
 
 /* Can the ranks and groups of the job share out its sequences? */

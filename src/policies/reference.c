@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "policies/onebit.h"
+#include "plan/key_tiles.h"
 #include "plan/sight.h"
 #include "plan/stretch.h"
 
@@ -196,6 +197,7 @@ static dsflow_data_id connect(struct step *s, int l, unsigned i,
         return begin_gradient(s, l, segment, port->unit, fresh);
     if (!port->of_keys)
         return dsf_step_on_port(s, l, i, p, t);
+    k = dsf_plan_key_tile(s->plan, k);
     return segment->pairs && op == segment->backward_input &&
                    op->ports[p].access & DSFLOW_W
                ? dsf_step_key_sum(s, l, i, p, t, k)
@@ -238,11 +240,13 @@ void dsf_step_emit_segment(struct step *s, int l, unsigned i,
     add_task(s, op, args, l, b.fresh, b.without, b.n, b.data);
 }
 
-/* Is there a task of a segment for tile or slice `t` and keys of tile `k`? */
+/* Is there a task of a segment for tile or slice `t` and the buffer of keys of
+ * tile `k`? */
 static bool sees(const struct step *s, int l,
                  const struct dsflow_segment *segment, int t, int k)
 {
-    return k == t || dsf_plan_sees(s->plan, l, segment, t, k);
+    return k == dsf_plan_key_tile(s->plan, t) ||
+           dsf_plan_sees(s->plan, l, segment, t, k);
 }
 
 /* Tile or slice `t` through layer `l`. */
@@ -312,8 +316,8 @@ static void backward_tile(struct step *s, int l, int t)
  * piece of its sequence that sees them has been through. */
 static void backward_layer(struct step *s, int l)
 {
-    if (dsf_plan_stretches(s->plan) > 1) {
-        dsf_step_backward_groups(s, l);
+    if (dsf_step_is_together(s, l)) {
+        dsf_step_backward_together(s, l);
         return;
     }
     for (s->t = s->plan->ntiles - 1; s->t >= 0; s->t--)
@@ -450,7 +454,7 @@ static void backward_wave(struct step *s, struct wave wave, int l,
 /* All tiles of the micro-batch through layer `l`. */
 static void forward_tiles(struct step *s, int l, dsflow_data_id cursor)
 {
-    const bool whole = l >= 0 && dsf_plan_stretches(s->plan) > 1;
+    const bool whole = l >= 0 && dsf_step_is_together(s, l);
 
     for (s->t = 0; s->t < s->plan->ntiles && !whole; s->t++) {
         if (l < 0)
@@ -458,7 +462,7 @@ static void forward_tiles(struct step *s, int l, dsflow_data_id cursor)
         forward_layer(s, l, s->t);
     }
     if (whole)
-        dsf_step_forward_groups(s, l);
+        dsf_step_forward_together(s, l);
 }
 
 static void forward_wave(struct step *s, struct wave wave,

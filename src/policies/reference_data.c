@@ -16,6 +16,7 @@
 #include "policies/reference_private.h"
 
 #include "base/alloc.h"
+#include "plan/key_tiles.h"
 #include "plan/sight.h"
 #include "plan/stretch.h"
 #include "tasks/stream.h"
@@ -131,15 +132,24 @@ struct dsflow_site dsf_step_site(const struct step *s, int l,
 {
     const struct dsflow_plan *plan = s->plan;
     const struct dsf_tile_rows *tile = &plan->tiles[t];
+    const struct dsf_key_buffer keys = dsf_plan_key_buffer(plan, k);
+    const bool diagonal = keys.first == dsf_plan_key_tile(plan, t);
+    const bool alone = keys.each == 0;
+    const int32_t at = diagonal ? tile->pos - plan->tiles[keys.first].pos : 0;
     struct dsflow_site site = {
         .tile = dsf_model_tile(s->model, l),
         .parts = 1,
         .tokens = (double)plan->nmicro * plan->micro * plan->sequence,
-        .keys = plan->tiles[k].rows,
-        .diagonal = k == t,
+        .keys = alone      ? plan->tiles[k].rows
+                : diagonal ? at + tile->rows
+                           : keys.rows,
+        .diagonal = diagonal,
         .first_keys = dsf_plan_sees_first(plan, l, segment, t, k),
         .last_queries = dsf_plan_sees_last(plan, l, segment, t, k),
-        .key_pos = plan->tiles[k].pos,
+        .key_pos = plan->tiles[keys.first].pos,
+        .key_tile = keys.each,
+        .kv_rows = alone ? 0 : keys.rows,
+        .kv_at = at,
         .window = dsf_model_layer(s->model, l)->dims.window,
     };
     int32_t number;

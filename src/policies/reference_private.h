@@ -98,17 +98,19 @@ dsflow_data_id dsf_step_on_port(struct step *s, int l, unsigned i, unsigned p,
                                 int t);
 
 /* A task of the `i`-th segment of layer `l`, of tile or slice `t` and, in
- * attention, the keys of tile `k`. */
+ * attention, the buffer that has the keys of tile `k`. */
 void dsf_step_emit_segment(struct step *s, int l, unsigned i,
                            const struct dsflow_op *op, int t, int k);
 
 /* reference_sequence.c: all tiles of a micro-batch through a layer, and back,
- * where a sequence has several groups of tokens. */
-void dsf_step_forward_groups(struct step *s, int l);
-void dsf_step_backward_groups(struct step *s, int l);
+ * where several tiles go through a segment before the next one begins: where a
+ * sequence has several groups of tokens, or a buffer keys of several tiles. */
+bool dsf_step_is_together(const struct step *s, int l);
+void dsf_step_forward_together(struct step *s, int l);
+void dsf_step_backward_together(struct step *s, int l);
 
-/* What a task of tile `t` adds gradients of the keys of tile `k` to: the data
- * on port `p`, or a sum of its group. */
+/* What a task of tile `t` adds gradients of the keys to, of the buffer that is
+ * called after tile `k`: the data on port `p`, or a sum of its group. */
 dsflow_data_id dsf_step_key_sum(struct step *s, int l, unsigned i, unsigned p,
                                 int t, int k);
 void dsf_step_end_key_sums(struct step *s);

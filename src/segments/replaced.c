@@ -46,13 +46,18 @@ static const struct dsflow_segment *replaced(const char *name)
 }
 
 /* Is the port the one of the original? Left out is what that may leave out: it
- * is for parts. */
+ * is for parts. Keys and values, to which several tiles add theirs, are those
+ * of one tile where qkv is replaced, which may write them only. */
 static bool is_same_port(const struct dsflow_port *own,
                          const struct dsflow_port *its)
 {
+    const struct dsflow_port *kv = &dsf_op_qkv_forward.ports[DSFLOW_QKV_KV];
+
     if (own->name == NULL || its->name == NULL)
         return own->name == NULL && (its->name == NULL || its->optional);
-    return strcmp(own->name, its->name) == 0 && own->access == its->access;
+    return strcmp(own->name, its->name) == 0 &&
+           (own->access == its->access ||
+            (its == kv && own->access == DSFLOW_W));
 }
 
 /* Can `op` stand where `old` does? */

@@ -27,6 +27,8 @@ static void fill(const struct dsflow_site *site, void *args)
         .first_kv = site->last_queries,
         .window = hidden ? site->window : 0,
         .key_pos = hidden || site->layout != NULL ? site->key_pos : 0,
+        .key_tile = site->keys > site->key_tile ? site->key_tile : 0,
+        .before = site->diagonal ? site->kv_at : 0,
     };
     if (site->layout != NULL)
         dsf_attention_lay_out(site->layout, site->head, args);

@@ -48,7 +48,17 @@ static void fill(const struct dsflow_site *site, void *args)
         .v = -1,
         .kb = -1,
         .vb = -1,
+        .kv_rows = site->kv_rows,
+        .kv_at = site->kv_at,
     };
+}
+
+/* The first of several tiles in a buffer of keys sets it. */
+static uint32_t fresh(const struct dsflow_op *op, const void *args)
+{
+    const struct dsflow_qkv_args *a = args;
+
+    return op == &dsf_op_qkv_forward && a->kv_at == 0 ? 1u << DSFLOW_QKV_KV : 0;
 }
 
 /* Rows of the queries, of the keys and of the values of some heads; the whole
@@ -108,7 +118,8 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
                           const struct dsf_part *shared, const void *whole,
                           void *args)
 {
-    const struct dsflow_tile *tile = whole;
+    const struct dsflow_qkv_args *of = whole;
+    const struct dsflow_tile *tile = &of->tile;
     struct dsflow_qkv_args *a = args;
     const int64_t rows = tile->head_dim, kv_heads = tile->kv_heads;
     int64_t head;
@@ -123,6 +134,8 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
         .v = -1,
         .kb = -1,
         .vb = -1,
+        .kv_rows = of->kv_rows,
+        .kv_at = of->kv_at,
     };
     if (!dsf_shares_kv(tile->kv_heads, parts))
         return 1u << DSFLOW_QKV_SHARED | 1u << DSFLOW_QKV_SHARED_GRAD;
@@ -203,4 +216,4 @@ static const struct dsf_segment_hooks hooks = {
 
 DSF_SEGMENT(qkv, QKV, .summary = "norm, then queries, keys and values",
             .backward_input = &dsf_op_qkv_backward_input,
-            .backward_weight = &dsf_op_qkv_backward_weight);
+            .backward_weight = &dsf_op_qkv_backward_weight, .fresh = fresh);

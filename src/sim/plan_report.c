@@ -47,8 +47,12 @@ static void print_head(const struct dsflow_plan *plan,
             "stretch %d of %d tokens of each sequence on each rank, keys of "
             "other ranks %d tile%s at a time\n",
             dsf_plan_stretches(plan) / plan->nsequence,
-            plan->sequence / dsf_plan_stretches(plan), dsf_plan_key_slots(plan),
-            dsf_plan_key_slots(plan) == 1 ? "" : "s");
+            plan->sequence / dsf_plan_stretches(plan),
+            dsf_plan_key_slots(plan) * plan->key_tiles,
+            dsf_plan_key_slots(plan) * plan->key_tiles == 1 ? "" : "s");
+    if (plan->key_tiles > 1)
+        fprintf(out, "keys    of up to %d tiles in a task of attention\n",
+                plan->key_tiles);
     if (machine != NULL && machine->main.kind == DSF_MACHINE_GPU)
         fprintf(out, "machine %s\n", machine->main.name);
     else

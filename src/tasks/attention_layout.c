@@ -108,8 +108,8 @@ static double all_pairs(const struct dsf_layout_pair *p)
 {
     double n = (double)p->queries * (double)p->keys;
 
-    if (p->key_pos == p->pos)
-        n = (double)p->queries * ((double)p->queries + 1) / 2;
+    if (p->key_pos + p->keys > p->pos)
+        n -= (double)p->queries * ((double)p->queries - 1) / 2;
     for (size_t i = 0; i < p->queries && p->window > 0; i++) {
         const size_t end = p->pos + i + 1, before = p->window + p->key_pos;
         const size_t none = end > before ? end - before : 0;

@@ -1,7 +1,8 @@
-/* task_attention.c - queries of one tile against keys of one tile. */
+/* task_attention.c - queries of one tile against keys of one or several. */
 #include "tasks/tasks.h"
 
 #include "kernels/layout.h"
+#include "kernels/narrow.h"
 #include "tasks/attention_layout.h"
 #include "tasks/tile.h"
 
@@ -16,8 +17,8 @@ static int check_window(const struct dsflow_op *op,
                         struct dsflow_err *err)
 {
     const int32_t pos = a->tile.pos;
-    const int32_t most = a->diagonal ? pos : pos - a->keys;
-    const int32_t least = a->diagonal ? pos : 0;
+    const int32_t most = a->diagonal ? pos - a->before : pos - a->keys;
+    const int32_t least = a->diagonal ? most : 0;
 
     if (a->window < 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
@@ -29,6 +30,31 @@ static int check_window(const struct dsflow_op *op,
                            op->name, (int)a->key_pos,
                            a->diagonal || !has_key_pos(a) ? "" : "0 to ",
                            (int)most);
+    return DSFLOW_OK;
+}
+
+/* Keys are whole tiles but for the last, which on the diagonal is that of the
+ * queries. */
+static int check_tiles(const struct dsflow_op *op,
+                       const struct dsflow_attention_args *a,
+                       struct dsflow_err *err)
+{
+    if (a->key_tile == 0 && a->before == 0)
+        return DSFLOW_OK;
+    if (a->tile.nseq != 1 || a->key_tile < 1 || a->key_tile >= a->keys)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: key_tile: %d of %d keys in %d sequences: "
+                           "expected some of those of one, or 0: one tile",
+                           op->name, (int)a->key_tile, (int)a->keys,
+                           (int)a->tile.nseq);
+    if (a->before < 0 || a->before > a->tile.pos ||
+        a->before % a->key_tile != 0 || (a->before > 0) != (a->diagonal != 0) ||
+        (a->before > 0 && a->tile.rows > a->key_tile))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: before: %d: expected whole tiles of %d, and "
+                           "tokens %d and on behind them; or 0: none",
+                           op->name, (int)a->before, (int)a->key_tile,
+                           (int)a->tile.pos);
     return DSFLOW_OK;
 }
 
@@ -73,10 +99,13 @@ int dsf_attention_needs(const struct dsflow_op *op, const void *args,
 
     if (status < 0)
         return status;
-    if (a->diagonal && a->keys != t->rows)
+    status = check_tiles(op, a, err);
+    if (status < 0)
+        return status;
+    if (a->diagonal && a->keys != a->before + t->rows)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: keys: %d: expected the %d rows of the tile",
-                           op->name, (int)a->keys, (int)t->rows);
+                           op->name, (int)a->keys, (int)(a->before + t->rows));
     if (!a->diagonal && t->nseq != 1)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: nseq: %d: expected 1 for keys of another tile",
@@ -125,7 +154,8 @@ static size_t hidden(const struct dsflow_attention_args *a, size_t i)
 static double scores(const struct dsflow_attention_args *a)
 {
     const struct dsflow_tile *t = &a->tile;
-    double seen = a->diagonal ? ((double)dsf_tile_length(t) + 1) / 2 : a->keys;
+    double seen = a->diagonal ? a->before + ((double)dsf_tile_length(t) + 1) / 2
+                              : a->keys;
     double pairs = t->rows * seen;
 
     if (a->block > 0)
@@ -135,13 +165,29 @@ static double scores(const struct dsflow_attention_args *a)
     return pairs * t->heads;
 }
 
-/* Those that the kernel packs: those of a layout, or from the first one that a
- * query sees on. */
+/* Those that the kernel packs at a time, at most: those of a layout, or of a
+ * tile from the first one that a query sees on. */
 static size_t packed_keys(const struct dsflow_attention_args *a)
 {
+    const size_t seen = keys_of_one(a) - hidden(a, 0) / 16 * 16;
+    const size_t tile = (size_t)a->key_tile;
+
     if (a->block > 0)
         return (size_t)a->packed;
-    return keys_of_one(a) - hidden(a, 0) / 16 * 16;
+    return tile > 0 && tile < seen ? tile : seen;
+}
+
+/* Where several tiles of keys add to narrow results of this task alone, their
+ * sums: fp32. */
+static size_t sums_scratch(const struct dsflow_case *c, unsigned port)
+{
+    const struct dsflow_attention_args *a = c->args;
+
+    return a->key_tile > 0 && port < c->n &&
+                   dsf_is_narrow(c->shapes[port].dtype)
+               ? DSF_CELL * dsf_round16((size_t)a->tile.rows *
+                                        dsf_tile_qwidth(&a->tile))
+               : 0;
 }
 
 /* Are narrow results those of one task? A sum that is rounded for each tile of
@@ -173,6 +219,18 @@ static int attention_check(const struct dsflow_case *c, struct dsflow_err *err)
     return status;
 }
 
+/* What the keys of a task are of what is on a port: it may have more. */
+static double keys_bytes(const struct dsflow_case *c, unsigned port)
+{
+    const struct dsflow_attention_args *a = c->args;
+
+    return port < c->n
+               ? (double)dsflow_dtype_bytes(
+                     c->shapes[port].dtype,
+                     (int64_t)a->keys * (int64_t)dsf_tile_kvwidth(&a->tile))
+               : 0;
+}
+
 /* Forward, two products of a score's length, and about 10 for its exponential;
  * back, five products, one of them the scores again. */
 static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
@@ -183,7 +241,10 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 
     cost->scores = scores(a);
     cost->flops = cost->scores * (forward ? 4 * d + 10 : 10 * d + 12);
-    cost->bytes = dsf_ports_bytes(c, 0);
+    cost->bytes = dsf_ports_bytes(c, 1u << DSFLOW_ATTENTION_KV |
+                                         1u << DSFLOW_ATTENTION_DKV) +
+                  keys_bytes(c, DSFLOW_ATTENTION_KV) +
+                  (forward ? 0 : 2 * keys_bytes(c, DSFLOW_ATTENTION_DKV));
 }
 
 /* Where the kernel packs what of a layout. */
@@ -205,7 +266,7 @@ static size_t forward_scratch(const struct dsflow_case *c)
 
     return DSF_CELL * (d * dsf_round16(keys) + keys * ldd +
                        DSF_STRIP_FORWARD * (2 * ldd + DSF_KEY_BLOCK)) +
-           layout_scratch(a);
+           layout_scratch(a) + sums_scratch(c, DSFLOW_ATTENTION_ATT);
 }
 
 /* A port, by its name in the list of the segment. */
@@ -232,7 +293,7 @@ static size_t backward_input_scratch(const struct dsflow_case *c)
 
     return DSF_CELL * (2 * d * dsf_round16(keys) + 3 * keys * ldd +
                        DSF_STRIP_BACKWARD * (3 * ldd + 2 * DSF_KEY_BLOCK)) +
-           layout_scratch(a);
+           layout_scratch(a) + sums_scratch(c, DSFLOW_ATTENTION_DQ);
 }
 
 DSF_SEGMENT_OP(attention, backward_input, BACKWARD_INPUT,

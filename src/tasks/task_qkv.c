@@ -20,6 +20,28 @@ static int shared_needs(const struct dsflow_op *op,
     return dsf_unit_needs(op, tensors, 4, need, err);
 }
 
+/* The rows of keys and values are a tile's, or those of several, of which one
+ * is the tile. */
+static int check_rows(const struct dsflow_op *op,
+                      const struct dsflow_qkv_args *a, struct dsflow_err *err)
+{
+    const int32_t most = a->kv_rows - a->tile.rows;
+
+    if (a->kv_rows == 0 && a->kv_at == 0)
+        return DSFLOW_OK;
+    if (a->kv_rows < a->tile.rows || a->tile.nseq != 1)
+        return dsflow_fail(
+            err, DSFLOW_EINVAL,
+            "%s: kv_rows: %d: expected 0, or the %d of a tile of "
+            "one sequence, or more",
+            op->name, (int)a->kv_rows, (int)a->tile.rows);
+    if (a->kv_at < 0 || a->kv_at > most)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: kv_at: %d: expected 0 to %d", op->name,
+                           (int)a->kv_at, (int)most);
+    return DSFLOW_OK;
+}
+
 int dsf_qkv_needs(const struct dsflow_op *op, const void *args,
                   struct dsflow_need *need, struct dsflow_err *err)
 {
@@ -36,12 +58,15 @@ int dsf_qkv_needs(const struct dsflow_op *op, const void *args,
     };
     int status = dsf_tile_check(op, t, err);
 
+    if (status == DSFLOW_OK)
+        status = check_rows(op, a, err);
     if (status < 0)
         return status;
     if (whole || !dsf_is_optional(op, DSFLOW_QKV_X))
         need[DSFLOW_QKV_X] = dsf_rows_of(t, width);
     need[DSFLOW_QKV_Q] = need[DSFLOW_QKV_DQ] = dsf_rows_of(t, nq);
-    need[DSFLOW_QKV_KV] = need[DSFLOW_QKV_DKV] = dsf_rows_of(t, nkv);
+    need[DSFLOW_QKV_KV] = need[DSFLOW_QKV_DKV] =
+        dsf_matrix((size_t)(a->kv_rows > 0 ? a->kv_rows : t->rows), nkv);
     need[DSFLOW_QKV_DX] = dsf_rows_of(t, width);
     need[DSFLOW_QKV_DRES] = dsf_matrix(whole ? (size_t)t->rows : 0, width);
     need[DSFLOW_QKV_DNORM] = dsf_matrix(whole ? 2 : 0, width);
@@ -62,9 +87,10 @@ DSF_SEGMENT_CHECK(qkv)
 
 #define PORT(name) (1u << DSFLOW_QKV_##name)
 
-/* The products and a norm. Of the table of rotations the rows of the tile are
- * read; of what is shared the part's rows, which backward_weight also writes;
- * and of the unit that reads only the norm. */
+/* The products and a norm. Of keys, values and their gradients, and of the
+ * table of rotations, the rows of the tile are meant; of what is shared the
+ * part's rows, which backward_weight also writes; and of the unit that reads
+ * only the norm. */
 static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
     const struct dsflow_qkv_args *a = c->args;
@@ -87,10 +113,13 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
         numbers += (double)nkv * t->width;
     if (a->norm_w >= 0 && weight)
         numbers += 2.0 * t->width;
-    cost->bytes =
-        DSF_CELL * floats + dsf_case_bytes(c, numbers) + shared +
-        dsf_ports_bytes(c, PORT(ROPE) | PORT(SHARED) | PORT(SHARED_GRAD) |
-                               (weight ? PORT(UNIT) : 0));
+    /* The rotation back is in place. */
+    numbers += (double)t->rows * (double)nkv *
+               (c->op->direction == DSFLOW_DIR_BACKWARD_INPUT ? 2 : 1);
+    cost->bytes = DSF_CELL * floats + dsf_case_bytes(c, numbers) + shared +
+                  dsf_ports_bytes(c, PORT(ROPE) | PORT(SHARED) |
+                                         PORT(SHARED_GRAD) | PORT(KV) |
+                                         PORT(DKV) | (weight ? PORT(UNIT) : 0));
 }
 
 /* One of the projections at a time, with a row of its bias; the rotation back,
@@ -140,8 +169,9 @@ static size_t scratch(const struct dsflow_case *c)
 DSF_SEGMENT_OP(qkv, forward, FORWARD, struct dsflow_qkv_args,
                .summary = "norm and projection to queries, keys and values",
                .cost = cost, .scratch = scratch,
-               DSFLOW_PORTS(P(X, "x", R, NARROW), P(UNIT, "unit", R, NARROW), P(Q, "q", W, NARROW),
-                            P(KV, "kv", W, NARROW), P(ROPE, "rope", R, .optional = 1),
+               DSFLOW_PORTS(P(X, "x", R, NARROW), P(UNIT, "unit", R, NARROW),
+                            P(Q, "q", W, NARROW), P(KV, "kv", RW, NARROW),
+                            P(ROPE, "rope", R, .optional = 1),
                             P(SHARED, "shared", R, .optional = 1, NARROW)));
 
 DSF_SEGMENT_OP(qkv, backward_input, BACKWARD_INPUT, struct dsflow_qkv_args,

@@ -27,6 +27,10 @@
 #define NO_MASTERS "precision.compute=bf16 precision.master=false "
 #define HALVED     "precision.compute=bf16 precision.gradients=bf16 "
 
+/* Eight tiles of a sequence, of which some have their keys in one buffer: the
+ * last one may have fewer. */
+#define KEYS(n) "model.context=128 batch.tile=16 batch.key_tiles=" #n " "
+
 /* Few micro-batches and steps, of trials with many ranks. */
 #define FEW " batch.sequences=4 job.steps=2"
 
@@ -280,6 +284,33 @@ const char *const mesh_trials[] = {
     "mixed " LAID "mode=variable " LAYOUT "num_random_blocks=2 " LAYOUT
     "different_layout_per_head=true batch.tile=80 mesh.pipeline=2 "
     "precision.compute=bf16",
+
+    /* Keys of several tiles in a task. */
+    "gpt2 " KEYS(2) FEW,
+    "llama " KEYS(8) "batch.order=layer_major" FEW,
+    "llama " KEYS(3) "mesh.tensor=2 precision.compute=bf16" FEW,
+    "llama " KEYS(8) "precision.compute=fp16 mesh.pipeline=2" FEW,
+    "gpt2 " KEYS(3) "mesh.data=2 mesh.pipeline=2 zero.stage=2 "
+                    "recompute.what=block" FEW,
+    "llama " KEYS(4) "mesh.pipeline=2 pipeline.schedule=zero_bubble "
+                     "recompute.what=attention batch.sequences=4 batch.micro=2 "
+                     "job.steps=2",
+    "llama " KEYS(3) "model.window=41 recompute.what=attention " ALL_CPU FEW,
+    "mixed " KEYS(3) "model.window=18 mesh.data=2 zero.stage=3 zero.keep=0 "
+                     "precision.compute=bf16" FEW,
+    "gpt2 " KEYS(2) ALL_NVME FEW,
+    "gpt2 " KEYS(4) "mesh.sequence=2 " ALL_NVME FEW,
+    "llama " KEYS(2) "mesh.sequence=2 mesh.tensor=2 zero.stage=3 "
+                     "mesh.key_slots=1 precision.compute=bf16" FEW,
+    "llama model.context=192 batch.tile=16 batch.key_tiles=2 "
+    "mesh.sequence=2 mesh.pipeline=2 recompute.what=block" FEW,
+    "llama " KEYS(3) LAYOUT
+    "attention=unidirectional " LAYOUT "mode=bigbird " LAYOUT
+    "num_sliding_window_blocks=1 " LAYOUT
+    "different_layout_per_head=true mesh.tensor=4 recompute.what=block" FEW,
+    "gpt2 " KEYS(4) LAYOUT
+    "attention=unidirectional " LAYOUT "mode=fixed " LAYOUT
+    "num_local_blocks=2 model.window=43 precision.compute=bf16" FEW,
 
     /* With a segment that a plug-in brings. */
     "gpt2 " GATED "mesh.data=2 zero.stage=3 zero.keep=0",
@@ -596,6 +627,8 @@ char *random_trial(struct dice *d, bool on_gpus)
     if (roll(d, 3) == 0) /* four tokens a stretch */
         ADD(" batch.sequence_groups=%d mesh.key_slots=%s",
             sequence < 4 ? 4 : sequence, PICK(d, "1", "3"));
+    if (roll(d, 4) == 0)
+        ADD(" model.context=96 batch.key_tiles=%s", PICK(d, "2", "3", "6"));
     ADD(" batch.order=%s", PICK(d, "micro_major", "layer_major"));
     if (roll(d, 4) == 0)
         ADD(" batch.in_flight=1");

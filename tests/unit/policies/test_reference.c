@@ -21,17 +21,17 @@ struct fixture {
 };
 
 /* Where logits of a task take so many bytes at most; 0: any. */
-static void build_in(struct fixture *f, const char *family, const char *rest,
-                     int64_t logits)
+static void build_of(struct fixture *f, const char *family, int context,
+                     const char *rest, int64_t logits)
 {
     char text[1024];
     int n = snprintf(text, sizeof(text),
                      "[job]\nname = \"t\"\nsteps = 2\noutput = \"o\"\n"
                      "[model]\nfamily = \"%s\"\nlayers = 3\nheads = 2\n"
-                     "width = 32\ncontext = 64\nvocab = 97\n"
+                     "width = 32\ncontext = %d\nvocab = 97\n"
                      "[data]\ntrain = \"x\"\n"
                      "[machine]\nworkers = 2\n%s\n",
-                     family, rest);
+                     family, context, rest);
 
     memset(f, 0, sizeof(*f));
     f->machine.cores = 2;
@@ -42,6 +42,12 @@ static void build_in(struct fixture *f, const char *family, const char *rest,
         dsf_plan_new(&f->job, &f->model, &f->machine, &f->plan, &f->err) < 0 ||
         dsf_policies_build(f->plan, NULL, &f->graph, &f->err) < 0)
         fail_msg("%s", f->err.msg);
+}
+
+static void build_in(struct fixture *f, const char *family, const char *rest,
+                     int64_t logits)
+{
+    build_of(f, family, 64, rest, logits);
 }
 
 static void build(struct fixture *f, const char *family, const char *rest)
@@ -329,6 +335,50 @@ static void pairs_without_a_visible_block_have_no_task(void **state)
     done(&f);
 }
 
+/* One sequence in tiles of 16 tokens. */
+static void build_long(struct fixture *f, int tokens, const char *rest)
+{
+    char text[256];
+
+    snprintf(text, sizeof(text),
+             "[batch]\nsequences = 1\nmicro = 1\ntile = 16\n%s", rest);
+    build_of(f, "llama", tokens, text, 0);
+}
+
+static void tasks_of_attention_grow_with_the_sequence(void **state)
+{
+    struct fixture f;
+    unsigned tasks;
+    uint32_t all;
+
+    /* Up to 16 tiles, one for each pair of them in 3 layers. */
+    build_long(&f, 256, "");
+    assert_int_equal(f.plan->key_tiles, 1);
+    assert_int_equal(count(&f, &dsf_op_attention_forward, "step"), 3 * 136);
+    done(&f);
+
+    build_long(&f, 1024, "");
+    assert_int_equal(f.plan->key_tiles, 4);
+    tasks = count(&f, &dsf_op_attention_forward, "step");
+    assert_int_equal(tasks, 3 * 4 * 136);
+    all = dsflow_graph_ntasks(f.graph);
+    assert_int_equal(most_bytes(&f, "kv."), 4 * 16 * 2 * 32 * 4);
+    done(&f);
+    build_long(&f, 2048, "");
+    assert_int_equal(f.plan->key_tiles, 8);
+    assert_int_equal(count(&f, &dsf_op_attention_forward, "step"), 2 * tasks);
+    assert_int_equal(count(&f, &dsf_op_attention_backward_input, "step"),
+                     2 * tasks);
+    assert_true(dsflow_graph_ntasks(f.graph) < 2.1 * all);
+    done(&f);
+
+    /* A buffer never goes beyond a stretch, here of 8 tiles. */
+    build_long(&f, 1024, "sequence_groups = 4\nkey_tiles = 100\n");
+    assert_int_equal(f.plan->key_tiles, 8);
+    assert_int_equal(count(&f, &dsf_op_attention_forward, "step"), 3 * 8 * 36);
+    done(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +392,7 @@ int main(void)
         cmocka_unit_test(the_size_of_a_graph_is_known_before_there_is_one),
         cmocka_unit_test(slices_of_the_head_have_tasks_of_their_own),
         cmocka_unit_test(pairs_without_a_visible_block_have_no_task),
+        cmocka_unit_test(tasks_of_attention_grow_with_the_sequence),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
