@@ -89,5 +89,6 @@ DSF_CODELET(clip, .cpu = clip_cpu, .trials = &dsf_trials_clip);
 
 bool dsf_takes_few(const struct dsflow_op *op)
 {
-    return op == &dsf_op_sum || op == &dsf_op_clip || op == &dsf_op_lamb_ratio;
+    return op == &dsf_op_sum || op == &dsf_op_sum_each || op == &dsf_op_clip ||
+           op == &dsf_op_lamb_ratio;
 }

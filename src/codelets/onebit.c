@@ -1,4 +1,5 @@
-/* onebit.c - 1-bit Adam: what is sent of a momentum, and what comes of it. */
+/* onebit.c - 1-bit Adam, and what 1-bit LAMB has of it: what is sent of a
+ * momentum, and what comes of it. */
 #include "codelets/cast.h"
 #include "codelets/codelets.h"
 #include "codelets/trials.h"
@@ -14,25 +15,34 @@ static float *floats(const struct dsflow_buf *buf, int64_t at)
 
 /* --- feed_momentum -------------------------------------------------------- */
 
-enum { CONTROL, GRAD, M, ERROR };
+enum { CONTROL, GRAD, M, ERROR, LAMB };
 
 struct feed {
     const struct dsflow_call *call;
     const struct dsf_momentum_args *a;
     const struct dsflow_buf *errors; /* NULL: there are none */
+    const struct dsf_lamb *lamb; /* NULL: momenta are as large as they are */
     int64_t step;
     float *error, *sent;
     uint8_t *coded;
 };
 
+/* What the momentum from number `i` on is multiplied by. */
+static double scale_at(const struct feed *f, int64_t i)
+{
+    int64_t chunk = f->lamb == NULL ? -1 : dsf_chunk_of(&f->a->coding, 1, i);
+
+    return chunk < 0 ? 1 : f->lamb[chunk].scale;
+}
+
 /* x in the place of the gradient, from number `i` on. */
 static void make_momentum(const struct feed *f, int64_t i, int64_t n)
 {
     const struct dsflow_control *c = f->call->bufs[CONTROL].ptr;
-    const double beta1 = f->a->beta1;
+    const double beta1 = f->a->beta1, scale = scale_at(f, i);
     const struct dsf_momentum_step by = {
-        .beta = (float)(beta1 / (double)f->a->groups),
-        .rest = (float)((1 - beta1) / c->loss_scale),
+        .beta = (float)(scale * beta1 / (double)f->a->groups),
+        .rest = (float)(scale * (1 - beta1) / c->loss_scale),
     };
     float *x = floats(&f->call->bufs[GRAD], f->a->grad_at + i);
 
@@ -74,12 +84,16 @@ static void feed_momentum_cpu(const struct dsflow_call *call)
         make_momentum(&f, 0, a->elems);
         return;
     }
+    if (call->nbufs > LAMB)
+        f.lamb = call->bufs[LAMB].ptr;
     f.errors = &call->bufs[ERROR];
     f.error = call->scratch;
     f.sent = f.error + f.step;
     f.coded = (uint8_t *)(f.sent + f.step);
     for (int64_t i = 0; i < a->elems; i += f.step)
         make_momentum(&f, i, f.step);
+    if (f.lamb != NULL) /* send_signs */
+        return;
     scales =
         dsf_coding_scales(&a->coding, floats(&call->bufs[GRAD], a->grad_at));
     for (int64_t i = 0; i < a->elems; i += f.step)
@@ -97,15 +111,20 @@ static void chunk_squares_cpu(const struct dsflow_call *call)
     enum { SOME = 2048 };
     const struct dsf_chunk_args *a = call->args;
     const int64_t n = a->coding.block;
+    const bool server = call->bufs[1].ptr != NULL;
     double *sums = call->bufs[2].ptr;
-    float *x = call->scratch;
+    const float *x;
 
     for (int64_t i = 0; i < a->elems; i += n, sums++) {
         *sums = 0;
         if (dsf_chunk_of(&a->coding, a->groups, a->at + i) < 0)
             continue;
-        dsf_sum(x, floats(&call->bufs[0], a->grad_at + i),
-                floats(&call->bufs[1], a->server_at + i), (size_t)n);
+        x = floats(&call->bufs[0], a->grad_at + i);
+        if (server) {
+            x = call->scratch;
+            dsf_sum(call->scratch, floats(&call->bufs[0], a->grad_at + i),
+                    floats(&call->bufs[1], a->server_at + i), (size_t)n);
+        }
         for (int64_t k = 0, some; k < n; k += some) {
             some = n - k < SOME ? n - k : SOME;
             *sums += dsf_square_sum(x + k, (size_t)some);

@@ -24,6 +24,7 @@ static const struct rule rules[] = {
     { "lamb", "lamb", 1e-3, 0.999, 1e-8, false },
     { "muon", "muon", 0.02, 0.95, 1e-10, false },
     { "onebitadam", "onebit_adam", 1e-3, 0.999, 1e-8, false },
+    { "onebitlamb", "onebit_lamb", 1e-3, 0.999, 1e-8, false },
 };
 
 static const struct rule *find_rule(struct dsf_ds *x)
@@ -35,7 +36,7 @@ static const struct rule *find_rule(struct dsf_ds *x)
             return &rules[i];
     dsf_ds_refuse(x, "optimizer.type",
                   "%.60s: expected Adam, AdamW, Lion, SGD, Adagrad, "
-                  "Lamb, Muon or OneBitAdam",
+                  "Lamb, Muon, OneBitAdam or OneBitLamb",
                   type);
     return NULL;
 }
@@ -88,10 +89,10 @@ static double torch_decay(struct dsf_ds *x, const struct rule *r)
                : 0;
 }
 
-static void take_lamb(struct dsf_ds *x)
+static void take_lamb(struct dsf_ds *x, const char *table)
 {
-    dsf_ds_take_number(x, "lamb", "max_coeff", O "max_coeff", 10);
-    dsf_ds_take_number(x, "lamb", "min_coeff", O "min_coeff", 0.01);
+    dsf_ds_take_number(x, table, "max_coeff", O "max_coeff", 10);
+    dsf_ds_take_number(x, table, "min_coeff", O "min_coeff", 0.01);
 }
 
 /* The rate of what Muon does not update is not the same by default. Most
@@ -112,10 +113,22 @@ static void take_muon(struct dsf_ds *x)
                            3e-4);
 }
 
-static void take_onebit(struct dsf_ds *x)
+static void take_onebit(struct dsf_ds *x, const char *table)
 {
-    dsf_ds_set(x, "onebit_adam", "freeze_step", O "freeze_step", "%lld",
+    dsf_ds_set(x, table, "freeze_step", O "freeze_step", "%lld",
                (long long)dsf_ds_whole(x, O "freeze_step", 100000));
+}
+
+static void take_onebit_lamb(struct dsf_ds *x)
+{
+    static const char table[] = "onebit_lamb";
+
+    take_onebit(x, table);
+    take_lamb(x, table);
+    dsf_ds_take_number(x, table, "coeff_beta", O "coeff_beta", 0.9);
+    dsf_ds_take_number(x, table, "factor_max", O "factor_max", 4);
+    dsf_ds_take_number(x, table, "factor_min", O "factor_min", 0.5);
+    dsf_ds_take_number(x, table, "factor_threshold", O "factor_threshold", 0.1);
 }
 
 static void take_rule(struct dsf_ds *x, const struct rule *r)
@@ -132,11 +145,13 @@ static void take_rule(struct dsf_ds *x, const struct rule *r)
     dsf_ds_take_number(x, "optimizer", "weight_decay", O "weight_decay",
                        torch_decay(x, r));
     if (strcmp(r->kind, "lamb") == 0)
-        take_lamb(x);
+        take_lamb(x, "lamb");
     if (strcmp(r->kind, "muon") == 0)
         take_muon(x);
     if (strcmp(r->kind, "onebit_adam") == 0)
-        take_onebit(x);
+        take_onebit(x, "onebit_adam");
+    if (strcmp(r->kind, "onebit_lamb") == 0)
+        take_onebit_lamb(x);
     if (!r->momentum)
         return;
     dsf_ds_take_number(x, "optimizer", "momentum", O "momentum", 0);
@@ -295,17 +310,17 @@ static void leave_optimizer(struct dsf_ds *x)
         dsf_ds_leave(x, "optimizer", keys[i], why);
 }
 
-/* Gradients are clipped, unless it is said that they are not; of 1-bit Adam's
- * nobody has the norm. */
+/* Gradients are clipped, unless it is said that they are not; of those of 1-bit
+ * optimizers nobody has the norm. */
 static void take_clip(struct dsf_ds *x, const struct rule *r)
 {
-    const bool never = r != NULL && strcmp(r->kind, "onebit_adam") == 0;
+    const bool never = r != NULL && strncmp(r->kind, "onebit_", 7) == 0;
     const double clip = dsf_ds_number(x, "gradient_clipping", 1);
 
     if (never && clip > 0)
         dsf_ds_refuse(
             x, "gradient_clipping",
-            "%g%s: 1-bit Adam does not clip gradients: expected 0", clip,
+            "%g%s: 1-bit optimizers do not clip gradients: expected 0", clip,
             dsf_ds_get(x, "gradient_clipping") == NULL ? " by default" : "");
     dsf_ds_take_number(x, "optimizer", "clip", "gradient_clipping",
                        never ? 0 : 1);

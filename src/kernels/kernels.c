@@ -241,6 +241,12 @@ void dsf_lamb_moments(const struct dsf_lamb_step *s, const float *p,
     dsf_loops()->lamb_moments(s, p, g, m, v, u, n);
 }
 
+void dsf_lamb_weigh(const struct dsf_lamb_step *s,
+                    const struct dsf_lamb_weighed *of, size_t n)
+{
+    dsf_loops()->lamb_weigh(s, of, n);
+}
+
 void dsf_lamb_update(const struct dsf_lamb_step *s, float *p, const float *m,
                      const float *v, size_t n)
 {
@@ -338,4 +344,15 @@ void dsf_wire1_serve(float scale, const float *x, float *server, float *m,
                      size_t n)
 {
     dsf_loops()->wire1_serve(scale, x, server, m, n);
+}
+
+void dsf_wire1_send(float scale, float *x, float *error, size_t n)
+{
+    dsf_loops()->wire1_send(scale, x, error, n);
+}
+
+void dsf_lamb_refresh(const struct dsf_refresh_step *s, const float *x,
+                      float *m, float *fresh, size_t n)
+{
+    dsf_loops()->lamb_refresh(s, x, m, fresh, n);
 }

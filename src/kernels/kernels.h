@@ -175,6 +175,15 @@ struct dsf_lamb_step {
 };
 void dsf_lamb_moments(const struct dsf_lamb_step *s, const float *p,
                       const float *g, float *m, float *v, float *u, size_t n);
+/* Of numbers of a tensor that stay: their steps without and with the decay, u,
+ * and how much smaller a root of v is than that of another one of them:
+ * (sqrt(v) + eps) / (sqrt(fresh) + eps), which is the `factor`. */
+struct dsf_lamb_weighed {
+    const float *p, *m, *v, *fresh;
+    float *bare, *u, *factor;
+};
+void dsf_lamb_weigh(const struct dsf_lamb_step *s,
+                    const struct dsf_lamb_weighed *of, size_t n);
 /* p -= lr u. */
 void dsf_lamb_update(const struct dsf_lamb_step *s, float *p, const float *m,
                      const float *v, size_t n);

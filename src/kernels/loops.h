@@ -94,6 +94,11 @@ struct dsf_loops {
                           float *x, size_t n);
     void (*wire1_serve)(float scale, const float *x, float *server, float *m,
                         size_t n);
+    void (*wire1_send)(float scale, float *x, float *error, size_t n);
+    void (*lamb_refresh)(const struct dsf_refresh_step *s, const float *x,
+                         float *m, float *fresh, size_t n);
+    void (*lamb_weigh)(const struct dsf_lamb_step *s,
+                       const struct dsf_lamb_weighed *of, size_t n);
 
     void (*row_product)(const float *x, const float *w, size_t n, size_t k,
                         float beta, float *y);

@@ -91,6 +91,9 @@ const struct dsf_loops DSF_LOOPS = {
     .error_keep = error_keep,
     .momentum_mean = momentum_mean,
     .wire1_serve = wire1_serve,
+    .wire1_send = wire1_send,
+    .lamb_refresh = lamb_refresh,
+    .lamb_weigh = lamb_weigh,
     .row_product = row_product,
     .narrow = { &loops_bf16, &loops_fp16 },
 };

@@ -210,4 +210,25 @@ static void lamb_moments(const struct dsf_lamb_step *s, const float *p,
         moments_at(&lanes, p + i, g + i, m + i, v + i, u + i, n - i);
 }
 
+/* The step without the decay, the whole one, and the ratio of the roots. */
+static void lamb_weigh(const struct dsf_lamb_step *s,
+                       const struct dsf_lamb_weighed *of, size_t n)
+{
+    const struct lamb_lanes lanes = lamb_lanes(s);
+    struct lamb_lanes bare = lanes;
+
+    bare.decay = vzero();
+    for (size_t i = 0; i < n; i += VW) {
+        size_t k = n - i < VW ? n - i : VW;
+        vf p = vload(of->p + i, k), m = vload(of->m + i, k);
+        vf v = vload(of->v + i, k);
+        vf root = vsqrt(v) + lanes.eps;
+
+        vstore(of->bare + i, lamb_step(&bare, p, m, v), k);
+        vstore(of->u + i, lamb_step(&lanes, p, m, v), k);
+        vstore(of->factor + i,
+               root / (vsqrt(vload(of->fresh + i, k)) + lanes.eps), k);
+    }
+}
+
 #endif

@@ -115,4 +115,36 @@ static void wire1_serve(float scale, const float *x, float *server, float *m,
     }
 }
 
+/* --- 1-bit LAMB --- */
+
+static void wire1_send(float scale, float *x, float *error, size_t n)
+{
+    const vf s = vset(scale);
+
+    for (size_t i = 0; i < n; i += VW) {
+        size_t k = n - i < VW ? n - i : VW;
+        vf own = vload(x + i, k), sent = vnegate(s, vnegative(own));
+
+        vstore(x + i, sent, k);
+        vstore(error + i, finite_or(own - sent, vload(error + i, k)), k);
+    }
+}
+
+static void lamb_refresh(const struct dsf_refresh_step *s, const float *x,
+                         float *m, float *fresh, size_t n)
+{
+    const vf by = vset(s->by), beta1 = vset(-s->beta1), rest1 = vset(s->rest1);
+    const vf beta2 = vset(s->beta2), rest2 = vset(s->rest2);
+
+    for (size_t i = 0; i < n; i += VW) {
+        size_t k = n - i < VW ? n - i : VW;
+        vf now = vload(x + i, k) / by;
+        vf g = vfma_exact(beta1, vload(m + i, k), now) / rest1;
+
+        vstore(m + i, now, k);
+        vstore(fresh + i,
+               vfma_exact(beta2, vload(fresh + i, k), rest2 * (g * g)), k);
+    }
+}
+
 #endif

@@ -79,4 +79,17 @@ void dsf_momentum_mean(const struct dsf_momentum_step *s, const float *m,
 void dsf_wire1_serve(float scale, const float *x, float *server, float *m,
                      size_t n);
 
+/* x = x as dsf_wire1_decode has it of this scale, error = what that takes, or
+ * as it was where that is not finite. */
+void dsf_wire1_send(float scale, float *x, float *error, size_t n);
+
+/* Of 1-bit LAMB, with x the new momentum `by` times as large:
+ * g = (x / by - beta1 m) / rest1 is the gradient that it is as if it were of, m
+ * = x / by, fresh = beta2 fresh + rest2 g^2. */
+struct dsf_refresh_step {
+    float by, beta1, rest1, beta2, rest2;
+};
+void dsf_lamb_refresh(const struct dsf_refresh_step *s, const float *x,
+                      float *m, float *fresh, size_t n);
+
 #endif

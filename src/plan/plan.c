@@ -367,8 +367,9 @@ bool dsf_plan_passes_gradients(const struct dsflow_plan *plan)
     /* One sum on each rank. */
     bool once = dsf_plan_sums(plan) == dsf_plan_sharers(plan);
 
-    return plan->layer_major ||
-           (once && (plan->micro_steps == 1 || plan->reduce_micro));
+    return !plan->gradients_stay &&
+           (plan->layer_major ||
+            (once && (plan->micro_steps == 1 || plan->reduce_micro)));
 }
 
 /* A pipeline has as many slots as its schedule needs, if the job does not say

@@ -46,6 +46,7 @@ struct dsflow_plan {
     int32_t sequence_groups; /* … and of tokens of a sequence (stretch.h) */
     bool layer_major;  /* all micro-steps through a layer, then the next */
     bool reduce_micro; /* sum over the groups after each round of them */
+    bool gradients_stay; /* until those of all units are there */
     /* Of a micro-batch; behind them the slices of the first one that the head
      * works on one after the other, of the second one, … */
     struct dsf_tile_rows *tiles;

@@ -512,7 +512,7 @@ static const char *format_name(const struct dsflow_option *option, unsigned i)
 #define COMPRESS struct dsf_compress_keys
 #define SENT                                                                   \
     "compress.gradients != none or compress.params != none or "                \
-    "optimizer.kind = onebit_adam"
+    "optimizer.kind = onebit_adam|onebit_lamb"
 #define CODED    "compress.gradients != none"
 #define CARRIED  "compress.gradients != none and compress.error != none"
 static const struct dsflow_option compress_options[] = {

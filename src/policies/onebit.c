@@ -1,11 +1,12 @@
-/* onebit.c - 1-bit Adam (Tang et al. 2021, arXiv 2102.02888): what is decided
- * of it, and what of a unit is sent in 1 bit. reference_onebit.c makes the
- * tasks.
+/* onebit.c - 1-bit Adam (Tang et al. 2021, arXiv 2102.02888) and 1-bit LAMB (Li
+ * et al. 2021, arXiv 2104.06069): what is decided of them, and what of a unit
+ * is sent in 1 bit. reference_onebit.c and reference_lamb.c make the tasks.
  */
 #include "policies/onebit.h"
 
 #include "policies/compress.h"
 #include "policies/keys.h"
+#include "tasks/args.h"
 #include "tasks/components.h"
 
 #include <stdio.h>
@@ -13,13 +14,27 @@
 
 #define FORMAT "sign"
 #define SERVER "server"
+#define FRESH  "fresh"
+#define LAMB   "lamb"
 
 const struct dsf_onebit_keys *dsf_onebit_keys(const struct dsf_job *job)
 {
     const struct dsflow_optimizer *o =
         dsflow_optimizer_find(job->optimizer.kind);
 
-    return o != NULL && o->options == dsf_onebit_options
+    return o != NULL && (o->options == dsf_onebit_options ||
+                         o->options == dsf_onebit_lamb_options)
+               ? dsf_job_part(job, o->options)
+               : NULL;
+}
+
+const struct dsf_onebit_lamb_keys *
+dsf_onebit_lamb_keys(const struct dsf_job *job)
+{
+    const struct dsflow_optimizer *o =
+        dsflow_optimizer_find(job->optimizer.kind);
+
+    return o != NULL && o->options == dsf_onebit_lamb_options
                ? dsf_job_part(job, o->options)
                : NULL;
 }
@@ -47,6 +62,26 @@ uint16_t dsf_onebit_server(const struct dsflow_plan *plan)
 {
     return dsf_onebit_keys(plan->job) == NULL ? 0
                                               : dsflow_plan_kept(plan, SERVER);
+}
+
+uint16_t dsf_onebit_fresh(const struct dsflow_plan *plan)
+{
+    return dsf_onebit_lamb_keys(plan->job) == NULL
+               ? 0
+               : dsflow_plan_kept(plan, FRESH);
+}
+
+uint16_t dsf_onebit_lamb(const struct dsflow_plan *plan)
+{
+    return dsf_onebit_lamb_keys(plan->job) == NULL
+               ? 0
+               : dsflow_plan_kept(plan, LAMB);
+}
+
+bool dsf_onebit_is_cut(const struct dsflow_plan *plan, uint16_t kept)
+{
+    return kept != 0 &&
+           (kept == dsf_onebit_server(plan) || kept == dsf_onebit_fresh(plan));
 }
 
 bool dsf_onebit_is_momentum(const struct dsflow_plan *plan, uint16_t kept)
@@ -105,6 +140,37 @@ static int check(const struct dsflow_plan *plan, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+/* Of 1-bit LAMB: second moments that do not freeze, some numbers of each
+ * tensor, and a step that makes both of what it leaves. */
+static int decide_lamb(struct dsflow_plan *plan,
+                       const struct dsf_onebit_keys *keys,
+                       struct dsflow_err *err)
+{
+    int status = dsflow_plan_keep(plan,
+                                  &DSFLOW_KEPT(.name = FRESH,
+                                               .kind = DSFLOW_KEPT_TENSORS,
+                                               .dtype = DSFLOW_FP32),
+                                  err);
+
+    if (status == DSFLOW_OK)
+        status = dsflow_plan_keep(
+            plan,
+            &DSFLOW_KEPT(.name = LAMB, .kind = DSFLOW_KEPT_BY_UNIT,
+                         .dtype = DSFLOW_FP64, .ndims = 2,
+                         .dims = { DSFLOW_MAX_TENSORS, DSF_LAMB_FIELDS }),
+            err);
+    /* The scales of all tensors are known when all gradients are. */
+    plan->gradients_stay = true;
+    return status < 0 ? status
+                      : dsflow_plan_add_program(
+                            plan,
+                            &DSFLOW_PROGRAM_STEPS(.name = DSF_ONEBIT_FREEZING,
+                                                  .first = keys->freeze_step,
+                                                  .every = 1,
+                                                  .last = keys->freeze_step),
+                            err);
+}
+
 int dsf_onebit_decide(struct dsflow_plan *plan, struct dsflow_err *err)
 {
     const struct dsf_onebit_keys *keys = dsf_onebit_keys(plan->job);
@@ -121,6 +187,8 @@ int dsf_onebit_decide(struct dsflow_plan *plan, struct dsflow_err *err)
                                                .kind = DSFLOW_KEPT_TENSORS,
                                                .dtype = DSFLOW_FP32),
                                   err);
+    if (status == DSFLOW_OK && dsf_onebit_lamb_keys(plan->job) != NULL)
+        status = decide_lamb(plan, keys, err);
     if (status == DSFLOW_OK)
         status = dsflow_plan_add_program(
             plan,

@@ -1,4 +1,5 @@
-/* onebit.h - 1-bit Adam, for policies that make tasks of it. */
+/* onebit.h - 1-bit Adam and 1-bit LAMB, for policies that make tasks of them.
+ */
 #ifndef DSF_POLICIES_ONEBIT_H
 #define DSF_POLICIES_ONEBIT_H
 
@@ -8,11 +9,16 @@
 #include "tasks/coding.h"
 #include "tasks/onebit.h"
 
-/* The program of steps in which momenta are sent. */
-#define DSF_ONEBIT_PROGRAM "compressed"
+/* The program of steps in which momenta are sent; and that of the last one
+ * before them, where it has more to do than others. */
+#define DSF_ONEBIT_PROGRAM  "compressed"
+#define DSF_ONEBIT_FREEZING "freezing"
 
-/* The keys of 1-bit Adam; NULL: the job has another optimizer. */
+/* The keys that 1-bit Adam and 1-bit LAMB have in common, and those of 1-bit
+ * LAMB; NULL: the job has another optimizer. */
 const struct dsf_onebit_keys *dsf_onebit_keys(const struct dsf_job *job);
+const struct dsf_onebit_lamb_keys *
+dsf_onebit_lamb_keys(const struct dsf_job *job);
 
 /* Is this kept of units that are coded, and of no others? */
 bool dsf_onebit_keeps(const struct dsf_job *job,
@@ -32,6 +38,14 @@ int dsf_onebit_decide(struct dsflow_plan *plan, struct dsflow_err *err);
 /* What is kept of the errors of those that average the chunks (graph.h: kept):
  * each data rank has a shard of it, on any stage of ZeRO. 0: there is none. */
 uint16_t dsf_onebit_server(const struct dsflow_plan *plan);
+
+/* The same of the second moments of 1-bit LAMB that do not freeze, and of what
+ * it has of each unit: struct dsf_lamb of its tensors. */
+uint16_t dsf_onebit_fresh(const struct dsflow_plan *plan);
+uint16_t dsf_onebit_lamb(const struct dsflow_plan *plan);
+
+/* Does each data rank have a shard of it, on any stage of ZeRO? */
+bool dsf_onebit_is_cut(const struct dsflow_plan *plan, uint16_t kept);
 
 /* Is this kept number the momentum? Each data rank has all of it, on any stage:
  * its groups' momenta begin with it. */

@@ -487,7 +487,7 @@ static void train_step(struct step *s, dsflow_program program)
     dsflow_data_id loss;
 
     s->program = program;
-    s->coded = program != DSFLOW_STEP;
+    s->coded = program != DSFLOW_STEP && !s->freezing;
     stand_aside(s);
     dsf_step_begin_update(s);
     for (int32_t micro_step = 0; micro_step < plan->micro_steps;
@@ -545,6 +545,9 @@ static int reference_rewrite(const void *part, const struct dsflow_plan *plan,
     eval_step(&s);
     if (dsf_onebit_keys(plan->job) != NULL)
         train_step(&s, dsflow_graph_add_program(out, DSF_ONEBIT_PROGRAM));
+    s.freezing = dsf_onebit_lamb_keys(plan->job) != NULL;
+    if (s.freezing)
+        train_step(&s, dsflow_graph_add_program(out, DSF_ONEBIT_FREEZING));
     dsf_step_free(&s);
     return s.status;
 }

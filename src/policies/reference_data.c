@@ -80,6 +80,33 @@ static void add_errors(struct step *s, struct unit_data *d,
                                   plan->kept.v[spec.kept - 1].name, unit->name);
 }
 
+/* What 1-bit LAMB has beside the states of LAMB. */
+static void add_lamb(struct step *s, struct unit_data *d,
+                     struct dsflow_data_spec spec, const struct dsf_unit *unit)
+{
+    const struct dsflow_kept *kept = s->plan->kept.v;
+    const struct dsf_coding coding =
+        dsf_onebit_coding(s->plan->job, s->model, unit);
+
+    spec.kept = dsf_onebit_fresh(s->plan);
+    if (spec.kept == 0)
+        return;
+    spec.role = DSFLOW_STATES;
+    spec.persistent = 1;
+    d->fresh = dsf_add_named(s->g, &spec, "%s.%s", kept[spec.kept - 1].name,
+                             unit->name);
+    spec.kept = dsf_onebit_lamb(s->plan);
+    spec.role = DSFLOW_BUFFERS;
+    spec.dtype = DSFLOW_FP64;
+    spec.elems = spec.block = dsf_kept_elems(&kept[spec.kept - 1]);
+    d->lamb = dsf_add_named(s->g, &spec, "%s.%s", kept[spec.kept - 1].name,
+                            unit->name);
+    d->coded_before = s->ncoded;
+    for (int64_t i = 0; i < coding.ntensors; i++)
+        s->ncoded += coding.tensors[i].elems;
+    s->ncoded_tensors += coding.ntensors;
+}
+
 /* Has the unit tensors that the optimizer needs whole? */
 static bool is_whole(const struct step *s, const struct dsf_unit *unit)
 {
@@ -122,6 +149,7 @@ static void add_unit(struct step *s, unsigned u)
         add_gradients(s, &d->tied, grad, DSF_RING_TIED, DSF_RING_TIED_SUM,
                       unit->name);
     add_errors(s, d, grad, unit);
+    add_lamb(s, d, grad, unit);
 }
 
 /* --- what segments leave for each other ---------------------------------- */

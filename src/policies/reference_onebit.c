@@ -1,6 +1,7 @@
-/* reference_onebit.c - steps of 1-bit Adam whose second moments are frozen:
- * each group's momentum is coded as if it were sent, and what all have of their
- * mean from then on is coded, too, chunk by chunk.
+/* reference_onebit.c - steps of 1-bit Adam and LAMB whose second moments are
+ * frozen: each group's momentum is coded as if it were sent, and what all have
+ * of their mean from then on is coded, too, chunk by chunk. reference_lamb.c
+ * has what is LAMB's alone.
  */
 #include "policies/reference_private.h"
 
@@ -18,6 +19,7 @@ enum { MOMENTUM, SECOND };
 static void feed(struct step *s, unsigned u, const struct dsf_coding *coding)
 {
     enum { ERROR = 3 };
+    const bool lamb = dsf_onebit_lamb_keys(s->plan->job) != NULL;
     const struct dsf_unit *unit = &s->model->units[u];
     const struct unit_data *d = &s->units[u];
     const int32_t each = s->plan->nmicro / s->plan->groups, m = s->m;
@@ -29,15 +31,16 @@ static void feed(struct step *s, unsigned u, const struct dsf_coding *coding)
     };
 
     for (int32_t i = 0; i < s->plan->groups; i++) {
-        dsflow_data_id ports[] = { s->control, d->grad.of[i],
-                                   d->states[MOMENTUM],
-                                   d->grad.errors != NULL ? d->grad.errors[i]
-                                                          : dsf_no_data() };
+        dsflow_data_id ports[] = {
+            s->control, d->grad.of[i], d->states[MOMENTUM],
+            d->grad.errors != NULL ? d->grad.errors[i] : dsf_no_data(), d->lamb
+        };
         const bool coded = d->grad.errors != NULL;
 
         s->m = (i + 1) * each - 1;
         dsf_step_emit_without(s, &dsf_op_feed_momentum, &args, unit->layer,
-                              coded ? 0 : 1u << ERROR, ERROR + coded, ports);
+                              coded ? 0 : 1u << ERROR,
+                              ERROR + coded + (coded && lamb), ports);
     }
     s->m = m;
 }
@@ -58,22 +61,56 @@ static void sum(struct step *s, unsigned u, const struct dsf_coding *coding)
         dsf_step_add(s, u, g->of[0], g->of + 1, s->plan->groups - 1, false);
 }
 
-void dsf_onebit_sum(struct step *s, unsigned u)
+static struct dsf_coding coding_of(const struct step *s, unsigned u)
 {
-    const struct dsf_coding coding =
-        dsf_onebit_coding(s->plan->job, s->model, &s->model->units[u]);
+    return dsf_onebit_coding(s->plan->job, s->model, &s->model->units[u]);
+}
+
+bool dsf_onebit_waits(const struct step *s)
+{
+    return s->coded && dsf_onebit_lamb_keys(s->plan->job) != NULL;
+}
+
+void dsf_onebit_complete(struct step *s, unsigned u)
+{
     struct unit_data *d = &s->units[u];
 
     s->pass = DSFLOW_UPDATE;
     for (int32_t i = 0; i < s->plan->groups && d->tied.of != NULL; i++)
         dsf_step_add(s, u, d->grad.of[i], &d->tied.of[i], 1, false);
-    feed(s, u, &coding);
-    sum(s, u, &coding);
     for (int32_t i = 0; i < s->plan->groups; i++) {
         d->grad.begun[i] = false;
         if (d->tied.of != NULL)
             d->tied.begun[i] = false;
     }
+}
+
+void dsf_onebit_sum(struct step *s, unsigned u)
+{
+    const struct dsf_coding coding = coding_of(s, u);
+
+    dsf_onebit_complete(s, u);
+    feed(s, u, &coding);
+    sum(s, u, &coding);
+}
+
+void dsf_onebit_sum_all(struct step *s)
+{
+    const bool lamb = dsf_onebit_lamb_keys(s->plan->job) != NULL;
+    struct dsf_coding coding;
+
+    for (unsigned u = 0; u < s->model->nunits; u++) {
+        coding = coding_of(s, u);
+        feed(s, u, &coding);
+    }
+    if (lamb)
+        dsf_lamb_send_all(s);
+    for (unsigned u = 0; u < s->model->nunits; u++) {
+        coding = coding_of(s, u);
+        sum(s, u, &coding);
+    }
+    if (lamb)
+        dsf_lamb_find_scales(s);
 }
 
 /* m, from the mean. */
@@ -108,13 +145,21 @@ static void serve(struct step *s, unsigned u)
          scales, d->server, d->states[MOMENTUM]);
 }
 
-/* p -= lr (m / (sqrt(v) + eps) + decay p): as LAMB has it, with no ratio. */
+/* p -= lr (m / (sqrt(v) + eps) + decay p): as LAMB has it, in 1-bit Adam with
+ * no ratio. */
 void dsf_onebit_update(struct step *s, unsigned u, struct dsf_update_args *args)
 {
     enum { RATIO = 1 };
     const struct unit_data *d = &s->units[u];
     const struct dsf_unit *unit = &s->model->units[u];
+    dsflow_data_id ratio;
 
+    if (dsf_onebit_lamb_keys(s->plan->job) != NULL) {
+        ratio = dsf_lamb_serve(s, u, args);
+        EMIT(s, &dsf_op_lamb, args, unit->layer, 0, s->control, ratio, d->param,
+             d->states[MOMENTUM], d->states[SECOND]);
+        return;
+    }
     serve(s, u);
     args->width = (int32_t)dsf_lamb_width(args->at.ntensors);
     dsf_step_emit_without(s, &dsf_op_lamb, args, unit->layer, 1u << RATIO, 4,

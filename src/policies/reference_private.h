@@ -25,6 +25,8 @@ struct unit_data {
     dsflow_data_id param, square;
     dsflow_data_id *states; /* of the optimizer */
     dsflow_data_id server;  /* of 1-bit Adam, where the unit is coded */
+    dsflow_data_id fresh, lamb; /* of 1-bit LAMB; coded numbers of units … */
+    int64_t coded_before;       /* … before this one */
     struct gradients grad, tied;
 };
 
@@ -43,6 +45,9 @@ struct step {
     dsflow_data_id *layouts; /* of attention, by number (plan/sight.h) */
     struct dsf_loss_scale scale;
     dsflow_data_id scaler; /* where losses are scaled */
+    dsflow_data_id chunks; /* of 1-bit LAMB: sums of squares */
+    int64_t ncoded,
+        ncoded_tensors; /* of it: numbers and tensors of all units */
     uint32_t nsums;
     struct dsf_key_sums *key_sums; /* reference_sequence.c */
 
@@ -53,7 +58,8 @@ struct step {
 
     /* Where the tasks that are being emitted stand. */
     dsflow_program program;
-    bool coded; /* a step of 1-bit Adam that sends momenta */
+    bool coded;    /* a step of 1-bit Adam or LAMB that sends momenta */
+    bool freezing; /* the last one of 1-bit LAMB before these */
     uint8_t pass;
     int32_t micro_step, m, t; /* of the replica; micro-batch; tile */
 };
@@ -141,14 +147,36 @@ void dsf_step_report(struct step *s, dsflow_data_id loss);
 void dsf_step_add(struct step *s, unsigned u, dsflow_data_id into,
                   const dsflow_data_id *from, int32_t n, bool fresh);
 
-/* reference_onebit.c: in steps of 1-bit Adam that send momenta, the mean of
- * these, in the gradient of group 0; and what comes of it. `args`: those of the
- * optimizer. */
+/* reference_onebit.c: in steps of 1-bit Adam and LAMB that send momenta, the
+ * mean of these, in the gradient of group 0; and what comes of it. `args`:
+ * those of the optimizer. */
 void dsf_onebit_sum(struct step *s, unsigned u);
 void dsf_onebit_update(struct step *s, unsigned u,
                        struct dsf_update_args *args);
 
-/* The sum of n numbers in a fixed tree of tasks with seven inputs each. */
+/* Does nothing of a unit go before all gradients are there? Then unit by unit
+ * they are only completed, and at last all momenta are summed. */
+bool dsf_onebit_waits(const struct step *s);
+void dsf_onebit_complete(struct step *s, unsigned u);
+void dsf_onebit_sum_all(struct step *s);
+
+/* reference_lamb.c, 1-bit LAMB: the momenta of all groups as they are when they
+ * have been sent with one scale; the scales of what all have of their mean; of
+ * a unit what they have, and the ratios of its tensors by it. */
+void dsf_lamb_send_all(struct step *s);
+void dsf_lamb_find_scales(struct step *s);
+dsflow_data_id dsf_lamb_serve(struct step *s, unsigned u,
+                              const struct dsf_update_args *args);
+
+/* In steps before: the mean of the ratios; in the last one, what the next ones
+ * begin with. */
+void dsf_lamb_keep_mean(struct step *s, unsigned u, dsflow_data_id ratio);
+void dsf_lamb_freeze(struct step *s);
+
+/* The sum of n numbers in a fixed tree of tasks with seven inputs each; and of
+ * n pieces of `each` numbers, place by place. */
 dsflow_data_id dsf_step_sum(struct step *s, const dsflow_data_id *in, size_t n);
+dsflow_data_id dsf_step_sum_each(struct step *s, const dsflow_data_id *in,
+                                 size_t n, int64_t each);
 
 #endif

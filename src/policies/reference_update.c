@@ -104,22 +104,24 @@ static dsflow_data_id weigh_unit(struct step *s, unsigned u,
                                  const dsflow_data_id *ports)
 {
     const struct dsf_unit *unit = &s->model->units[u];
-    const void *part = dsf_job_part(s->plan->job, s->optimizer->options);
+    const struct dsf_lamb_keys limits = dsf_lamb_limits(
+        s->optimizer, dsf_job_part(s->plan->job, s->optimizer->options));
     dsflow_data_id *more = dsf_xcalloc(4 + s->nstates, sizeof(*more));
     struct dsf_ratio_args weigh;
     dsflow_data_id sums, ratio;
 
-    sums = dsf_add_named(s->g,
-                         &DSF_DOUBLES(unit->elems / unit->block * args->width),
-                         "norms.%s", unit->name);
-    ratio = dsf_add_named(s->g, &DSF_DOUBLES(unit->ntensors), "ratio.%s",
-                          unit->name);
+    sums = dsflow_rewrite_named(
+        s->g, &DSF_DOUBLES(unit->elems / unit->block * args->width), "norms.%s",
+        unit->name);
+    ratio = dsflow_rewrite_named(s->g, &DSF_DOUBLES(unit->ntensors), "ratio.%s",
+                                 unit->name);
     memcpy(more, ports, (3 + s->nstates) * sizeof(*ports));
     more[3 + s->nstates] = sums;
     dsf_step_emit(s, front->measure, args, unit->layer, 0, 4 + s->nstates,
                   more);
-    dsf_lamb_fill_ratio(part, args, &weigh);
+    dsf_lamb_fill_ratio(&limits, args, &weigh);
     EMIT(s, front->weigh, &weigh, unit->layer, 0, ratio, sums);
+    dsf_lamb_keep_mean(s, u, ratio);
     free(more);
     return ratio;
 }
@@ -278,24 +280,35 @@ static dsflow_data_id whole_gradient(struct step *s, unsigned u)
     return d->grad.of[0];
 }
 
-void dsf_step_complete(struct step *s, unsigned u)
+static void square_unit(struct step *s, unsigned u, dsflow_data_id grad)
 {
     const struct dsf_unit *unit = &s->model->units[u];
     struct unit_data *d = &s->units[u];
     struct dsf_square_args square = { unit->elems, 0 };
-    dsflow_data_id grad = whole_gradient(s, u);
 
     s->pass = DSFLOW_UPDATE;
     d->square = dsflow_rewrite_named(
         s->g, &DSF_DOUBLES(unit->elems / unit->block), "square.%s", unit->name);
     EMIT(s, &dsf_op_square, &square, unit->layer, 0, grad, d->square);
+}
+
+void dsf_step_complete(struct step *s, unsigned u)
+{
+    if (dsf_onebit_waits(s)) {
+        dsf_onebit_complete(s, u);
+        return;
+    }
+    square_unit(s, u, whole_gradient(s, u));
     if (!waits(s))
         update_unit(s, u);
 }
 
-dsflow_data_id dsf_step_sum(struct step *s, const dsflow_data_id *in, size_t n)
+/* Of one number, or of `each` at its place. */
+static dsflow_data_id sum_in_tree(struct step *s, const dsflow_data_id *in,
+                                  size_t n, int64_t each)
 {
     enum { FAN = 7 };
+    const struct dsflow_op *op = each > 0 ? &dsf_op_sum_each : &dsf_op_sum;
     dsflow_data_id *level = dsf_xcalloc(n + 1, sizeof(*level));
     dsflow_data_id result;
 
@@ -307,10 +320,10 @@ dsflow_data_id dsf_step_sum(struct step *s, const dsflow_data_id *in, size_t n)
             dsflow_data_id ports[FAN + 1];
             unsigned k = (unsigned)(n - i < FAN ? n - i : FAN);
 
-            ports[0] =
-                dsf_add_named(s->g, &DSF_DOUBLES(1), "sum.%u", s->nsums++);
+            ports[0] = dsf_add_named(s->g, &DSF_DOUBLES(each > 0 ? each : 1),
+                                     "sum.%u", s->nsums++);
             memcpy(ports + 1, level + i, k * sizeof(*ports));
-            dsf_step_emit(s, &dsf_op_sum, NULL, -1, 1, k + 1, ports);
+            dsf_step_emit(s, op, NULL, -1, each == 0, k + 1, ports);
             level[nnext++] = ports[0];
         }
         n = nnext;
@@ -318,6 +331,17 @@ dsflow_data_id dsf_step_sum(struct step *s, const dsflow_data_id *in, size_t n)
     result = level[0];
     free(level);
     return result;
+}
+
+dsflow_data_id dsf_step_sum(struct step *s, const dsflow_data_id *in, size_t n)
+{
+    return sum_in_tree(s, in, n, 0);
+}
+
+dsflow_data_id dsf_step_sum_each(struct step *s, const dsflow_data_id *in,
+                                 size_t n, int64_t each)
+{
+    return sum_in_tree(s, in, n, each);
 }
 
 static struct dsf_clip_args clip_args(const struct step *s)
@@ -341,15 +365,22 @@ void dsf_step_end_update(struct step *s, dsflow_data_id loss)
     struct dsf_clip_args clip = clip_args(s);
     unsigned n = s->model->nunits;
     dsflow_data_id *squares = dsf_xcalloc(n, sizeof(*squares));
+    const bool all = dsf_onebit_waits(s);
 
     s->pass = DSFLOW_UPDATE;
+    if (all)
+        dsf_onebit_sum_all(s);
+    for (unsigned u = 0; u < n && all; u++)
+        square_unit(s, u, s->units[u].grad.of[0]);
     for (unsigned u = 0; u < n; u++)
         squares[u] = s->units[u].square;
     EMIT_SCALED(s, &dsf_op_clip, &clip, dsf_step_sum(s, squares, n), loss,
                 s->control);
     /* Last come those that the next step needs last. */
-    for (unsigned u = 0; u < n && waits(s); u++)
+    for (unsigned u = 0; u < n && (all || waits(s)); u++)
         update_unit(s, u);
+    if (s->freezing)
+        dsf_lamb_freeze(s);
     free(squares);
 }
 

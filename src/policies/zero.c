@@ -108,7 +108,7 @@ static bool is_whole(const struct dsf_zero *z,
 {
     if (dsf_onebit_is_momentum(z->plan, spec->kept))
         return true;
-    if (spec->kept != 0 && spec->kept == dsf_onebit_server(z->plan))
+    if (dsf_onebit_is_cut(z->plan, spec->kept))
         return false;
     return z->stage < (spec->role == DSFLOW_PARAMS ? 3 : 1);
 }
@@ -171,6 +171,14 @@ void dsf_zero_share(struct dsf_zero *z, const struct dsflow_task_spec *like,
                             dsf_zero_beside(z, unit->home, d), into[d]);
 }
 
+/* Is it kept of a unit, but not a number for each of its parameters? */
+static bool is_of_unit(const struct dsf_zero *z,
+                       const struct dsflow_data_spec *spec)
+{
+    return spec->kept != 0 && spec->kept <= z->plan->kept.n &&
+           z->plan->kept.v[spec->kept - 1].kind != DSFLOW_KEPT_TENSORS;
+}
+
 /* Data of a task that needs all of it. */
 static dsflow_data_id port(void *zero, const struct dsflow_task_spec *t,
                            unsigned i)
@@ -178,7 +186,7 @@ static dsflow_data_id port(void *zero, const struct dsflow_task_spec *t,
     struct dsf_zero *z = zero;
     const struct dsflow_data_spec *spec = dsf_zero_spec(z, t->data[i]);
 
-    if (spec->unit < 0)
+    if (spec->unit < 0 || is_of_unit(z, spec))
         return dsflow_rewrite_data(&z->rw, t->data[i]);
     if (spec->role == DSFLOW_GRADS)
         return dsf_zero_gradient(z, t->data[i]);

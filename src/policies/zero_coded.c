@@ -173,7 +173,8 @@ void dsf_zero_recode(struct dsf_zero *z, const struct dsflow_task_spec *t)
 
 bool dsf_zero_serves_signs(const struct dsflow_task_spec *t)
 {
-    return t->op == &dsf_op_serve &&
+    /* Both have these arguments first. */
+    return (t->op == &dsf_op_serve || t->op == &dsf_op_serve_lamb) &&
            ((const struct dsf_chunk_args *)t->args)->coding.ntensors > 0;
 }
 

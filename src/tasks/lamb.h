@@ -2,6 +2,7 @@
 #ifndef DSF_TASKS_LAMB_H
 #define DSF_TASKS_LAMB_H
 
+#include <dsflow/optimizer.h>
 #include <dsflow/option.h>
 
 #include "tasks/args.h"
@@ -18,8 +19,14 @@ int dsf_lamb_check_keys(const void *part, struct dsflow_err *err);
  */
 int64_t dsf_lamb_width(int32_t ntensors);
 
+/* The limits of the ratio of the optimizer `o`, whose keys are `part`: LAMB,
+ * and 1-bit LAMB. */
+struct dsf_lamb_keys dsf_lamb_limits(const struct dsflow_optimizer *o,
+                                     const void *part);
+
 /* The arguments of lamb_ratio that go with those of the two others. */
-void dsf_lamb_fill_ratio(const void *part, const struct dsf_update_args *of,
+void dsf_lamb_fill_ratio(const struct dsf_lamb_keys *limits,
+                         const struct dsf_update_args *of,
                          struct dsf_ratio_args *args);
 
 /* task_update.c, for the kinds of task with its arguments: is there a copy

@@ -1,4 +1,4 @@
-/* onebit.h - what of 1-bit Adam the graph is built with. */
+/* onebit.h - what of 1-bit Adam and 1-bit LAMB the graph is built with. */
 #ifndef DSF_TASKS_ONEBIT_H
 #define DSF_TASKS_ONEBIT_H
 
@@ -15,6 +15,17 @@ struct dsf_onebit_keys {
     int errors; /* position in DSF_ONEBIT_ERRORS */
 };
 extern const struct dsflow_option dsf_onebit_options[];
+
+/* The table [onebit_lamb] of a job: it begins as the other. */
+struct dsf_onebit_lamb_keys {
+    int64_t freeze_step;
+    int errors;
+    double coeff_beta, max_coeff, min_coeff;
+    double factor_max, factor_min, factor_threshold;
+};
+extern const struct dsflow_option dsf_onebit_lamb_options[];
+int dsf_onebit_lamb_check_keys(const struct dsf_onebit_lamb_keys *k,
+                               struct dsflow_err *err);
 
 enum dsflow_dtype dsf_onebit_error_type(const struct dsf_onebit_keys *keys);
 

@@ -61,6 +61,18 @@ static int fill_onebit(const void *part,
     return DSFLOW_OK;
 }
 
+static int fill_onebit_lamb(const void *part,
+                            const struct dsflow_optimizer_keys *keys,
+                            void *args, struct dsflow_err *err)
+{
+    struct dsf_update_args *a = args;
+
+    fill(keys, 1, a);
+    a->uncorrected = 1;
+    a->width = (int32_t)dsf_lamb_width(a->at.ntensors);
+    return dsf_onebit_lamb_check_keys(part, err);
+}
+
 static int fill_muon(const void *part, const struct dsflow_optimizer_keys *keys,
                      void *args, struct dsflow_err *err)
 {
@@ -135,13 +147,21 @@ static const struct dsflow_optimizer optimizers[] = {
       .fill = fill_onebit,
       .options = dsf_onebit_options,
       .part_size = sizeof(struct dsf_onebit_keys) },
+    { .abi = DSFLOW_OPTIMIZER_ABI,
+      .name = "onebit_lamb",
+      .summary = "1-bit LAMB: LAMB, and then momenta that are sent in 1 bit",
+      .op = &dsf_op_lamb,
+      STATES("m", "v"),
+      .fill = fill_onebit_lamb,
+      .options = dsf_onebit_lamb_options,
+      .part_size = sizeof(struct dsf_onebit_lamb_keys) },
 };
 
-static const void *const builtin[] = {
-    &optimizers[0], &optimizers[1], &optimizers[2],
-    &optimizers[3], &optimizers[4], &optimizers[5],
-    &optimizers[6], &optimizers[7], NULL
-};
+static const void *const builtin[] = { &optimizers[0], &optimizers[1],
+                                       &optimizers[2], &optimizers[3],
+                                       &optimizers[4], &optimizers[5],
+                                       &optimizers[6], &optimizers[7],
+                                       &optimizers[8], NULL };
 
 static unsigned count_states(const struct dsflow_optimizer *o)
 {

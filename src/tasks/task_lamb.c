@@ -6,6 +6,7 @@
 
 #include "tasks/components.h"
 #include "tasks/lamb.h"
+#include "tasks/onebit.h"
 #include "tasks/shapes.h"
 
 #include <dsflow/option.h>
@@ -47,13 +48,23 @@ int dsf_lamb_check_keys(const void *part, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-void dsf_lamb_fill_ratio(const void *part, const struct dsf_update_args *of,
+struct dsf_lamb_keys dsf_lamb_limits(const struct dsflow_optimizer *o,
+                                     const void *part)
+{
+    const struct dsf_onebit_lamb_keys *k = part;
+
+    return o->options == dsf_lamb_options
+               ? *(const struct dsf_lamb_keys *)part
+               : (struct dsf_lamb_keys){ .max_coeff = k->max_coeff,
+                                         .min_coeff = k->min_coeff };
+}
+
+void dsf_lamb_fill_ratio(const struct dsf_lamb_keys *limits,
+                         const struct dsf_update_args *of,
                          struct dsf_ratio_args *args)
 {
-    const struct dsf_lamb_keys *k = part;
-
-    *args = (struct dsf_ratio_args){ .least = k->min_coeff,
-                                     .most = k->max_coeff,
+    *args = (struct dsf_ratio_args){ .least = limits->min_coeff,
+                                     .most = limits->max_coeff,
                                      .n = of->at.ntensors,
                                      .width = of->width };
 }
@@ -96,13 +107,13 @@ static int lamb_moments_check(const struct dsflow_case *c,
                               struct dsflow_err *err)
 {
     const struct dsf_update_args *a = c->args;
-    const int64_t at[] = { 0, a->at.grad_at, a->at.param_at, 0, 0 };
+    const int64_t at[] = { 0, a->at.grad_at, a->at.param_at, a->m_at, 0 };
     int status = check_args(c, err);
 
     if (status == DSFLOW_OK &&
         (a->at.block < 1 || a->at.elems % a->at.block != 0))
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "lamb_moments: %lld numbers in blocks of %lld",
+                           "%s: %lld numbers in blocks of %lld", c->op->name,
                            (long long)a->at.elems, (long long)a->at.block);
     for (unsigned i = GRAD; i < LAST && status == DSFLOW_OK; i++)
         status = dsf_range_check(c, i, dsf_float_type(c, i), at[i], a->at.elems,
@@ -124,6 +135,16 @@ static void lamb_moments_cost(const struct dsflow_case *c,
         (double)dsflow_dtype_bytes(c->shapes[GRAD].dtype, (int64_t)n) + 20 * n;
 }
 
+static void lamb_moments_slice(void *args, int64_t from, int64_t elems,
+                               const int64_t *gone)
+{
+    struct dsf_update_args *a = args;
+
+    dsflow_update_slice(args, from, elems, gone);
+    if (from >= 0)
+        a->m_at += from - gone[M];
+}
+
 DSF_OP(lamb_moments,
        .summary =
            "LAMB: new moments of a unit, and norms of its tensors, block "
@@ -138,7 +159,7 @@ DSF_OP(lamb_moments,
                     { "v", DSFLOW_RW, .slice = DSFLOW_ELEMS },
                     { "sums", DSFLOW_W, DSFLOW_FP64, DSFLOW_BLOCKS }),
        .check = lamb_moments_check, .cost = lamb_moments_cost,
-       .slice = dsflow_update_slice);
+       .slice = lamb_moments_slice);
 
 /* --- ratios --------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
  * Parameters are then changed by `lamb` without its ratio.
  */
 #include "tasks/onebit.h"
+#include "tasks/onebit_lamb.h"
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
@@ -92,7 +93,7 @@ static double bytes_of(const struct dsflow_case *c, unsigned port,
 
 /* --- feed_momentum -------------------------------------------------------- */
 
-enum { CONTROL, GRAD, M, ERROR };
+enum { CONTROL, GRAD, M, ERROR, LAMB };
 
 static int feed_momentum_check(const struct dsflow_case *c,
                                struct dsflow_err *err)
@@ -113,12 +114,12 @@ static int feed_momentum_check(const struct dsflow_case *c,
     if (status == DSFLOW_OK)
         status =
             dsf_coding_check_whole(&a->coding, c->op->name, 0, a->elems, err);
-    return status < 0 ? status
-                      : dsf_range_check(c, ERROR,
-                                        c->shapes[ERROR].dtype == DSFLOW_BF16
-                                            ? DSFLOW_BF16
-                                            : DSFLOW_FP32,
-                                        a->error_at, a->elems, err);
+    if (status == DSFLOW_OK)
+        status = dsf_range_check(
+            c, ERROR,
+            c->shapes[ERROR].dtype == DSFLOW_BF16 ? DSFLOW_BF16 : DSFLOW_FP32,
+            a->error_at, a->elems, err);
+    return status < 0 || !has(c, LAMB) ? status : dsf_lamb_check(c, LAMB, err);
 }
 
 static void feed_momentum_cost(const struct dsflow_case *c,
@@ -160,7 +161,8 @@ DSF_OP(feed_momentum,
                     { "grad", DSFLOW_RW, .slice = DSFLOW_ELEMS },
                     { "m", DSFLOW_R },
                     { "error", DSFLOW_RW, .slice = DSFLOW_ELEMS,
-                      .optional = 1 }),
+                      .optional = 1 },
+                    { "lamb", DSFLOW_R, DSFLOW_FP64, .optional = 1 }),
        .check = feed_momentum_check, .cost = feed_momentum_cost,
        .scratch = feed_momentum_scratch, .slice = feed_momentum_slice);
 
@@ -183,7 +185,7 @@ static int chunk_squares_check(const struct dsflow_case *c,
 
     if (status == DSFLOW_OK)
         status = dsf_range_check(c, 0, DSFLOW_FP32, a->grad_at, a->elems, err);
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK && has(c, 1))
         status =
             dsf_range_check(c, 1, DSFLOW_FP32, a->server_at, a->elems, err);
     return status < 0 ? status
@@ -226,7 +228,8 @@ DSF_OP(chunk_squares,
        .direction = DSFLOW_DIR_UPDATE,
        .args_size = sizeof(struct dsf_chunk_args),
        DSFLOW_PORTS({ "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
-                    { "server", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                    { "server", DSFLOW_R, .slice = DSFLOW_ELEMS,
+                      .optional = 1 },
                     { "sums", DSFLOW_W, DSFLOW_FP64, DSFLOW_BLOCKS }),
        .check = chunk_squares_check, .cost = chunk_squares_cost,
        .scratch = chunk_scratch, .slice = chunk_squares_slice);

@@ -36,6 +36,15 @@
                                                 OP(lamb) OP(feed_momentum) OP( \
                                                     chunk_squares)             \
                                                     OP(chunk_scales) OP(serve) \
+                                                        OP(send_signs) OP(     \
+                                                            chunk_sums)        \
+                                                        OP(sum_each) OP(       \
+                                                            serve_lamb)        \
+                                                        OP(lamb_norms) OP(     \
+                                                            lamb_totals)       \
+                                                        OP(lamb_factor) OP(    \
+                                                            lamb_mean)         \
+                                                        OP(unite_scales)       \
                                                         OP(muon) OP(report)    \
                                                             OP(report_loss)
 

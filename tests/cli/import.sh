@@ -52,7 +52,7 @@ sed 's/"stage": 2,/"stage": 2, "mics_shard_size": 2,/; s/"Adam"/"ZeroOneAdam"/' 
 [ $? -eq 2 ] || fault "status is not 2"
 [ -s out ] && fault "prints: $(cat out)"
 cat > expected <<'EOF'
-dsflow: bad.json:7: optimizer.type: ZeroOneAdam: expected Adam, AdamW, Lion, SGD, Adagrad, Lamb, Muon or OneBitAdam
+dsflow: bad.json:7: optimizer.type: ZeroOneAdam: expected Adam, AdamW, Lion, SGD, Adagrad, Lamb, Muon, OneBitAdam or OneBitLamb
 dsflow: bad.json:16: zero_optimization.mics_shard_size: 2: all replicas share one set of states: expected -1; --drop zero_optimization.mics_shard_size goes on without it
 dsflow: bad.json: 2 keys cannot be had
 EOF

@@ -1,4 +1,4 @@
-# onebit.sh - 1-bit Adam: the same numbers on any mesh, and through stops in steps of
+# onebit.sh - 1-bit Adam and 1-bit LAMB: the same numbers on any mesh, and through stops in steps of
 # each kind; the kinds of step in the plan; what does not go with it.
 . "${srcdir:-.}/tests/cli/lib.sh"
 
@@ -25,6 +25,28 @@ done
 cmp -s fp32/checkpoints/step-10/params.safetensors \
     bf16/checkpoints/step-10/params.safetensors &&
     fault "errors in bf16 change nothing"
+
+# 1-bit LAMB has a third kind of step, the last one before the freeze.
+lamb="$(echo "$one" | sed 's/onebit_adam/onebit_lamb/g')"
+run lamb $lamb --executor serial
+run all $lamb --set mesh.data=4 --set checkpoint.every=1 --set checkpoint.keep=20
+same lamb all
+for stop in 3 4 5 8; do
+    mkdir -p part/checkpoints
+    cp -r all/checkpoints/step-$stop part/checkpoints
+    echo step-$stop > part/checkpoints/latest
+    run part $lamb --set mesh.data=2 --set mesh.pipeline=2 --set zero.stage=$((stop % 4)) \
+        --resume
+    same lamb part
+    rm -r part
+done
+rm -r all
+"$dsflow" plan job.toml $lamb --set mesh.data=4 > plan 2> err || fault "no plan: $(cat err)"
+grep -q "^step .* all other steps" plan && grep -q "^freezing .* step 4" plan &&
+    grep -q "^compressed .* steps 5, 6, …" plan || fault "kinds of step: $(cat plan)"
+"$dsflow" plan job.toml $lamb --set onebit_lamb.factor_min=5.0 > out 2> err
+[ $? -eq 2 ] && grep -q "onebit_lamb.factor_min 5 is more than onebit_lamb.factor_max 4" err ||
+    fault "limits: $(cat err)"
 
 # Other groups have other errors.
 run fp32 $one --set batch.groups=2 --set job.steps=11 --resume=changed

@@ -41,6 +41,9 @@
     "optimizer.kind=onebit_adam onebit_adam.freeze_step=1 optimizer.clip=0.0 " \
     "optimizer.lr=1e-4 "                                                       \
     "compress.keep=0 "
+#define ONEBIT_LAMB                                                            \
+    "optimizer.kind=onebit_lamb onebit_lamb.freeze_step=1 optimizer.clip=0.0 " \
+    "compress.keep=0 "
 #define ROWS           "model.tied=false model.vocab=2048 compress.embedding=rows "
 #define PARAMS(format) "compress.keep=0 compress.params=" format " "
 
@@ -460,6 +463,17 @@ const char *const mesh_trials[] = {
     "offload.gradients=cpu",
     "gpt2 " ONEBIT "mesh.data=3 batch.sequences=12 precision.compute=fp16 "
     "compress.params=int8",
+
+    /* And of all tensors at once, with a third kind of step. */
+    "gpt2 " ONEBIT_LAMB "batch.groups=8 mesh.data=2",
+    "llama " ONEBIT_LAMB "batch.groups=8 mesh.data=8 model.tied=true",
+    "llama " ONEBIT_LAMB "onebit_lamb.errors=bf16 mesh.data=4 zero.stage=2 "
+    "mesh.pipeline=2 model.tied=true compress.block=48",
+    "gpt2 " ONEBIT_LAMB "mesh.data=4 zero.stage=3 zero.keep=0 "
+    "precision.compute=bf16 recompute.what=block "
+    "offload.params=cpu offload.gradients=nvme",
+    "gpt2 " ONEBIT_LAMB "onebit_lamb.freeze_step=2 mesh.data=3 zero.stage=1 "
+    "batch.sequences=12 precision.compute=fp16 compress.params=int8",
 
     /* A scale for each tensor of a group. */
     "gpt2 " GRADS("sign") "mesh.data=2 batch.groups=8",

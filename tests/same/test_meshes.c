@@ -46,10 +46,10 @@ static bool on_gpus;
 
 /* Keys that say how sums are grouped, or what is computed at all. */
 static const char *const counts[] = {
-    "batch.groups", "batch.micro", "batch.sequence", "batch.tile", "job.steps",
-    "model.",       "optimizer.",  "zero.reduce",    "precision.", "shrink.",
-    "lamb.",        "muon.",       "onebit_adam.",   "compress.",
-    "sparse_attention.",
+    "batch.groups", "batch.micro",  "batch.sequence", "batch.tile",
+    "job.steps",    "model.",       "optimizer.",     "zero.reduce",
+    "precision.",   "shrink.",      "lamb.",          "muon.",
+    "onebit_adam.", "onebit_lamb.", "compress.",      "sparse_attention.",
 };
 
 /* But for those of them that only say what is sent: where gradients are coded,

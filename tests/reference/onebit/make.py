@@ -37,8 +37,8 @@ def start():
     return torch.from_numpy((0.1 * np.cos(1.3 * i)).astype(np.float32))
 
 
-def load(path):
-    """The class OnebitAdam, without the rest of DeepSpeed."""
+def load(path, name):
+    """The class of this name, without the rest of DeepSpeed."""
     accelerator = types.SimpleNamespace(empty_cache=lambda: None)
     dist = types.SimpleNamespace(
         is_initialized=lambda: True, get_rank=lambda: 1, get_world_size=lambda: 1
@@ -59,10 +59,10 @@ def load(path):
     names["deepspeed"].comm = dist
     names["deepspeed.runtime.comm.compressed"].CompressedBackend = lambda mpu: mpu
     sys.modules.update(names)
-    spec = importlib.util.spec_from_file_location("onebit_adam", path)
+    spec = importlib.util.spec_from_file_location("onebit", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.OnebitAdam
+    return getattr(module, name)
 
 
 class Exchange:
@@ -134,7 +134,7 @@ def train(adam, handle, rank, out):
 
 
 def main():
-    adam = load(sys.argv[1])
+    adam = load(sys.argv[1], "OnebitAdam")
     with open(sys.argv[2], "w") as file:
         for size in (2, 4, 8):
             exchange, out = Exchange(size), [None] * size
@@ -159,4 +159,5 @@ def main():
                     print(f"{x:.9g}", file=file)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -473,7 +473,8 @@ static void optimizers_that_there_are_not_are_refused(void **state)
     assert_refused("{" BATCH "\"optimizer\": {\"type\": \"ZeroOneAdam\"}}",
                    RANKS(1),
                    "ds.json:1: optimizer.type: ZeroOneAdam: expected Adam, "
-                   "AdamW, Lion, SGD, Adagrad, Lamb, Muon or OneBitAdam");
+                   "AdamW, Lion, SGD, Adagrad, Lamb, Muon, OneBitAdam or "
+                   "OneBitLamb");
     assert_refused("{" BATCH "\n\"optimizer\": {\"params\": {\"betas\": [1]}}}",
                    RANKS(1),
                    "ds.json:2: optimizer.params.betas: expected two numbers");
@@ -495,11 +496,32 @@ static void onebit_adam_becomes_what_it_is_called(void **state)
     dsf_job_fini(&job);
     assert_line("\nfreeze_step = 40");
     assert_refused("{" ONEBIT "}", RANKS(1),
-                   "ds.json: gradient_clipping: 1 by default: 1-bit Adam does "
-                   "not clip gradients: expected 0");
+                   "ds.json: gradient_clipping: 1 by default: 1-bit optimizers "
+                   "do not clip gradients: expected 0");
     assert_refused("{" ONEBIT ",\n\"gradient_clipping\": 0.5}", RANKS(1),
-                   "ds.json:2: gradient_clipping: 0.5: 1-bit Adam does not "
+                   "ds.json:2: gradient_clipping: 0.5: 1-bit optimizers do not "
                    "clip gradients: expected 0");
+}
+
+static void onebit_lamb_becomes_what_it_is_called(void **state)
+{
+    struct dsf_job job;
+
+    make_job("{" BATCH "\"gradient_clipping\": 0, \"optimizer\": {\"type\": "
+             "\"OneBitLamb\", \"params\": {\"freeze_step\": 40, "
+             "\"max_coeff\": 0.3, \"factor_max\": 3.5, \"factor_min\": 0.25, "
+             "\"coeff_beta\": 0.75}}}",
+             RANKS(1), &job);
+    assert_string_equal(job.optimizer.kind, "onebit_lamb");
+    assert_true(job.optimizer.betas[1] == 0.999);
+    dsf_job_fini(&job);
+    assert_line("\nfreeze_step = 40");
+    assert_line("max_coeff = 0.3 ");
+    assert_line("min_coeff = 0.01 ");
+    assert_line("factor_max = 3.5 ");
+    assert_line("factor_min = 0.25 ");
+    assert_line("factor_threshold = 0.1 ");
+    assert_line("coeff_beta = 0.75 ");
 }
 
 struct point {
@@ -826,6 +848,7 @@ int main(void)
         cmocka_unit_test(an_optimizer_of_the_program_is_left_open),
         cmocka_unit_test(optimizers_that_there_are_not_are_refused),
         cmocka_unit_test(onebit_adam_becomes_what_it_is_called),
+        cmocka_unit_test(onebit_lamb_becomes_what_it_is_called),
         cmocka_unit_test(rates_are_those_of_deepspeed),
         cmocka_unit_test(types_are_those_asked_for),
         cmocka_unit_test(memories_are_those_asked_for),

@@ -1,9 +1,10 @@
-/* test_onebit_plan.c - 1-bit Adam in graphs: which steps are of which kind,
- * what ranks read of each other in each, and what is not coded. */
+/* test_onebit_plan.c - 1-bit Adam and LAMB in graphs: which steps are of which
+ * kind, what ranks read of each other in each, and what is not coded. */
 #include "tests/same/trial.h"
 
 #include "policies/onebit.h"
 #include "sim/step_kinds.h"
+#include "tasks/lamb.h"
 #include "tasks/tasks.h"
 
 #include "lib/test.h"
@@ -138,6 +139,86 @@ static void positions_beyond_the_sequence_are_not_coded(void **state)
     end_trial(&t);
 }
 
+#define LAMB                                                                   \
+    "optimizer.kind=onebit_lamb optimizer.clip=0.0 compress.keep=0 "           \
+    "job.steps=20 onebit_lamb.freeze_step=3 "
+
+/* The last step before the freeze is of a kind of its own: all of `step`, and
+ * what later ones begin with. */
+static void lamb_has_a_step_that_freezes(void **state)
+{
+    struct trial t;
+
+    plan_trial_until(&t, "gpt2 " LAMB "mesh.data=2 batch.groups=2",
+                     "reference");
+    for (int64_t step = 1; step <= 20; step++)
+        assert_string_equal(dsflow_plan_program_of(t.plan, step),
+                            step < 3    ? "step"
+                            : step == 3 ? DSF_ONEBIT_FREEZING
+                                        : DSF_ONEBIT_PROGRAM);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
+        const struct dsflow_task_spec *k =
+            dsflow_graph_task(t.graph, (dsflow_task_id){ i });
+        const char *name = dsflow_graph_program(t.graph, k->program);
+
+        if (k->op == &dsf_op_unite_scales)
+            assert_string_equal(name, DSF_ONEBIT_FREEZING);
+        if (k->op == &dsf_op_send_signs || k->op == &dsf_op_serve_lamb)
+            assert_string_equal(name, DSF_ONEBIT_PROGRAM);
+        if (k->op == &dsf_op_lamb_moments || k->op == &dsf_op_lamb_mean)
+            assert_string_not_equal(name, DSF_ONEBIT_PROGRAM);
+    }
+    end_trial(&t);
+}
+
+/* What one rank of each unit reads of the others, of sums of blocks: four
+ * doubles for each tensor, or the next power of two. */
+static double bytes_of_sums(const struct trial *t, int n)
+{
+    double bytes = 0;
+
+    for (unsigned u = 0; u < t->model.nunits; u++) {
+        const struct dsf_unit *unit = &t->model.units[u];
+
+        bytes += (double)(unit->elems / unit->block) * 8 *
+                 (double)dsf_lamb_width(2 * (int32_t)unit->ntensors) * (n - 1) /
+                 n;
+    }
+    return bytes;
+}
+
+/* Those of 1-bit Adam, and sums; some hundred bytes a unit and rank are left, of
+ * scales and ratios. Whole gradients do not pass by with ZeRO 2: all
+ * momenta wait for their scale. */
+static void bytes_of_lamb_are_those_of_adam_and_sums(void **state)
+{
+    enum { RANKS = 4 };
+    static const char *const keys[] = {
+        "mesh.data=4 batch.groups=4 batch.sequences=8 model.width=256 "
+        "model.layers=2",
+        "mesh.data=4 batch.groups=4 batch.sequences=8 model.width=256 "
+        "model.layers=2 zero.stage=2"
+    };
+
+    for (size_t i = 0; i < 2; i++) {
+        double expected, got;
+        struct trial t;
+        char text[400];
+
+        plan_one(&t, keys[i], "send");
+        expected = kind(&t, DSF_ONEBIT_PROGRAM).bytes;
+        end_trial(&t);
+        snprintf(text, sizeof(text), "gpt2 " LAMB "%s", keys[i]);
+        plan_trial_until(&t, text, "send");
+        expected += bytes_of_sums(&t, RANKS);
+        got = kind(&t, DSF_ONEBIT_PROGRAM).bytes;
+        assert_false(dsf_plan_passes_gradients(t.plan));
+        end_trial(&t);
+        if (fabs(got - expected) > 0.02 * expected)
+            fail_msg("%s: %.0f bytes: expected %.0f", keys[i], got, expected);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +226,8 @@ int main(void)
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(the_mean_is_that_of_all_steps),
         cmocka_unit_test(positions_beyond_the_sequence_are_not_coded),
+        cmocka_unit_test(lamb_has_a_step_that_freezes),
+        cmocka_unit_test(bytes_of_lamb_are_those_of_adam_and_sums),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
