@@ -1,6 +1,7 @@
 /* bench_layouts.c - how long the attention tasks of a layer with a layout take,
  * forward and backward, beside those of a dense one: one head of 64 numbers on
- * one core, tiles of 256 tokens. A layout and dense attention are measured one
+ * one core, tiles of 256 tokens, keys of as many tiles in a task as a plan has
+ * (plan/key_tiles.h; `keys`). A layout and dense attention are measured one
  * after the other, in both orders by turns, and the median of the ratios is
  * printed, with the bound that is asked for. `scores` is the ratio of those
  * that are seen, which the costs of tasks, and so a plan, go by.
@@ -63,20 +64,20 @@ static struct dsflow_buf buf(float *p, size_t n)
 }
 
 static void run(struct sequence *s, const struct dsflow_codelet *codelet,
-                const struct dsflow_attention_args *a, int32_t k,
+                const struct dsflow_attention_args *a, int32_t first,
                 const struct dsf_attention_layout *layout, struct took *took)
 {
     const size_t t = (size_t)a->tile.pos, n = (size_t)a->tile.rows;
-    const size_t keys = (size_t)k * TILE;
+    const size_t keys = (size_t)first * TILE, nkeys = (size_t)a->keys;
     struct dsflow_buf bufs[DSFLOW_ATTENTION_NPORTS] = {
         [DSFLOW_ATTENTION_Q] = buf(s->q + t * DIM, n * DIM),
-        [DSFLOW_ATTENTION_KV] = buf(s->kv + keys * 2 * DIM, n * 2 * DIM),
+        [DSFLOW_ATTENTION_KV] = buf(s->kv + keys * 2 * DIM, nkeys * 2 * DIM),
         [DSFLOW_ATTENTION_ATT] = buf(s->att + t * DIM, n * DIM),
         [DSFLOW_ATTENTION_LSE] = buf(s->lse + 2 * t, 2 * n),
         [DSFLOW_ATTENTION_DATT] = buf(s->datt + t * DIM, n * DIM),
         [DSFLOW_ATTENTION_DELTA] = buf(s->delta + t, n),
         [DSFLOW_ATTENTION_DQ] = buf(s->dq + t * DIM, n * DIM),
-        [DSFLOW_ATTENTION_DKV] = buf(s->dkv + keys * 2 * DIM, n * 2 * DIM),
+        [DSFLOW_ATTENTION_DKV] = buf(s->dkv + keys * 2 * DIM, nkeys * 2 * DIM),
     };
     struct dsflow_shape shapes[DSFLOW_ATTENTION_NPORTS] = { { 0 } };
     const struct dsflow_op *op = codelet->op;
@@ -100,9 +101,21 @@ static void run(struct sequence *s, const struct dsflow_codelet *codelet,
     took->s += now() - begin;
 }
 
-/* The tasks of a layer: of tile t, and the keys of tile k. NULL: dense. */
+/* Tiles of keys in a task, of a layer whose layout has this share of blocks. */
+static int32_t key_tiles(int32_t tokens, double density)
+{
+    const int32_t n = tokens / TILE, tasks = (n + 15) / 16;
+    const int32_t sparse = (int32_t)(tasks / density);
+    const int32_t most = sparse < n / 2 ? sparse : n / 2;
+
+    return most > tasks ? most : tasks;
+}
+
+/* The tasks of a layer: of tile t, and the keys of tiles k .. k + each. NULL:
+ * dense. */
 static struct took layer(struct sequence *s,
-                         const struct dsf_attention_layout *layout)
+                         const struct dsf_attention_layout *layout,
+                         int32_t each)
 {
     const int32_t n = s->tokens / TILE;
     struct took took = { 0 };
@@ -112,8 +125,12 @@ static struct took layer(struct sequence *s,
             const int32_t t = pass == 0 ? i : n - 1 - i;
             int first = 1;
 
-            for (int32_t j = 0; j <= t; j++) {
-                const int32_t k = pass == 0 ? j : t - j;
+            for (int32_t j = 0; j <= t / each; j++) {
+                const int32_t k = (pass == 0 ? j : t / each - j) * each;
+                const int32_t own = t - k < each;
+                const int32_t tiles = own            ? t - k + 1
+                                      : k + each < n ? each
+                                                     : n - k;
                 struct dsflow_attention_args a = {
                     .tile = { .rows = TILE,
                               .nseq = 1,
@@ -126,17 +143,19 @@ static struct took layer(struct sequence *s,
                               .vocab = 1,
                               .context = s->tokens,
                               .eps = 1e-5f },
-                    .keys = TILE,
-                    .diagonal = k == t,
-                    .last = k == t,
-                    .first_q = k == t,
+                    .keys = tiles * TILE,
+                    .key_tile = tiles > 1 ? TILE : 0,
+                    .before = (tiles - 1) * TILE * own,
+                    .diagonal = own,
+                    .last = own,
+                    .first_q = own,
                     .first_kv = t == n - 1,
                     .key_pos = layout != NULL ? k * TILE : 0,
                 };
 
                 if (layout != NULL)
                     dsf_attention_lay_out(layout, 0, &a);
-                if (k != t && a.block > 0 && a.seen == 0)
+                if (!own && a.block > 0 && a.seen == 0)
                     continue;
                 a.first = first;
                 first = 0;
@@ -198,6 +217,7 @@ static int by_size(const void *a, const void *b)
 static void compare(struct sequence *s, int32_t block, double density)
 {
     struct dsf_attention_layout l = make(s->tokens, block, density);
+    const int32_t dense_keys = key_tiles(s->tokens, 1);
     const double d = density_of(&l), factor = block == 16 ? 1.8 : 1.15;
     struct took sparse = { 0 }, dense = { 0 };
     const int pairs = s->tokens > 8192 ? 2 : MOST_PAIRS;
@@ -205,10 +225,10 @@ static void compare(struct sequence *s, int32_t block, double density)
 
     for (int i = 0; i < pairs; i++) {
         if (i % 2 == 0)
-            dense = layer(s, NULL);
-        sparse = layer(s, &l);
+            dense = layer(s, NULL, dense_keys);
+        sparse = layer(s, &l, key_tiles(s->tokens, d));
         if (i % 2 == 1)
-            dense = layer(s, NULL);
+            dense = layer(s, NULL, dense_keys);
         ratio[i] = sparse.s / dense.s;
     }
     qsort(ratio, (size_t)pairs, sizeof(*ratio), by_size);
@@ -240,7 +260,7 @@ static void bench(int32_t tokens)
         0,
     };
 
-    layer(&s, NULL); /* warm */
+    layer(&s, NULL, 1); /* warm */
     for (size_t b = 0; b < 3; b++)
         for (size_t d = 0; d < 4; d++)
             compare(&s, blocks[b], densities[d]);
