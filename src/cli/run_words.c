@@ -26,6 +26,13 @@ void dsf_run_say_start(struct dsf_run *r, struct dsf_progress *p)
     if (r->wire != NULL)
         dsf_progress_say(p, "in %d processes (%s)", (int)r->wire->nprocesses,
                          dsf_net_version(NULL));
+    if (r->s.alone)
+        dsf_progress_say(
+            p,
+            "%.2g million tasks: each process has those of its own "
+            "ranks; no step is predicted, and shares, efficiency "
+            "and traces are of process 0 (run.whole)",
+            dsf_session_weights(&r->s)->ntasks / 1e6);
     if (r->s.why != NULL)
         dsf_progress_say(p, "%s", r->s.why);
     if (gradients != NULL)

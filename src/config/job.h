@@ -182,6 +182,7 @@ struct dsf_job_machine { /* [machine] */
 
 struct dsf_job_run { /* [run] */
     int64_t patience; /* seconds */
+    int64_t whole;    /* tasks */
 };
 
 struct dsf_job_trace { /* [trace] */

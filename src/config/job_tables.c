@@ -447,6 +447,11 @@ static const struct dsflow_option run_options[] = {
                       "of several processes: seconds, beside those of the "
                       "predicted step, after which one that is silent, or whose "
                       "task does not end, ends the run; 0: never"),
+    DSFLOW_OPTION_INT(RUN, whole, "500000", 0, MANY,
+                      "of several processes: up to about so many tasks of a "
+                      "step process 0 has the graph of all ranks, by which it "
+                      "predicts, meters and traces all; of a larger one it has "
+                      "its own ranks, as each process has"),
     { 0 },
 };
 

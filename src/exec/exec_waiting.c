@@ -121,19 +121,25 @@ static uint32_t waiting_of(struct dsflow_exec *exec, dsflow_program program,
     return waiting;
 }
 
-/* Of the tasks of the whole graph. */
+/* Of the tasks of the graph, which may not have all that messages are for. */
 static uint32_t waiting_of_own(const struct dsf_spread *s,
                                dsflow_program *program, uint32_t *run,
                                struct dsf_waiting *v, unsigned most,
                                unsigned *n)
 {
     uint32_t waiting = dsf_exec_waiting(s->own, program, run, v, most, n);
+    unsigned known = 0;
 
     for (unsigned i = 0; i < *n; i++) {
-        if (v[i].what == DSF_WAITING_TASK)
-            v[i].on = s->part->tasks[v[i].on];
-        v[i].task = s->part->tasks[v[i].task];
+        struct dsf_waiting one = v[i];
+
+        one.task = s->part->tasks[one.task];
+        if (one.what == DSF_WAITING_TASK)
+            one.on = s->part->tasks[one.on];
+        if (one.task != DSF_NOT_IN_PART && one.on != DSF_NOT_IN_PART)
+            v[known++] = one;
     }
+    *n = known;
     return waiting;
 }
 

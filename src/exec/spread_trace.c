@@ -4,10 +4,11 @@
  * the data that it has, on lanes of the process that notes it. Only this one
  * has the whole graph: the others name tasks by their number among those of
  * their process, and data by their own number of it, of which they say once
- * what it is called. Times of another
- * process become those of this one by the distance of the two clocks: 0 where
- * they are one, as in processes of one machine; else it is found by asking for
- * the time (clock_apart.h). */
+ * what it is called. Where it has not that either (dsf_graph_part.alone), its
+ * own lanes and spans are all there are. Times of another process become those
+ * of this one by the distance of the two clocks: 0 where they are one, as in
+ * processes of one machine; else it is found by asking for the time
+ * (clock_apart.h). */
 #include "exec/spread_private.h"
 
 #include "base/alloc.h"
@@ -268,7 +269,7 @@ void dsf_spread_lanes(const struct dsflow_exec *exec,
             about[p].nlanes = mine.nlanes;
             about[p].sends = s->own->wired.lane + 1;
             find_own_names(s, exec->graph);
-        } else {
+        } else if (!s->part->alone) {
             lanes[p] = lanes_of(s, p, &about[p]);
             if (lanes[p] != NULL)
                 find_names(s, exec->graph, p, &about[p]);

@@ -2,6 +2,7 @@
 #ifndef DSF_GRAPH_PART_H
 #define DSF_GRAPH_PART_H
 
+#include <stdbool.h>
 #include <dsflow/graph.h>
 
 struct dsf_graph_part {
@@ -21,8 +22,13 @@ struct dsf_graph_part {
     /* By process: of its tasks, and of what it sends. Other plans have others.
      */
     uint64_t *hashes;
+    uint64_t *out, *in; /* by process: of the messages that go there, and that
+                           come from there: that process has the same */
+    uint64_t plain; /* of the plain step of all; 0: that was not looked at */
+    bool alone;     /* it was taken out of a graph that has the tasks of this
+                       process, and of the others only what it has messages of */
 
-    /* Where there is the whole graph, and NULL elsewhere. */
+    /* Of the graph that it was taken out of, where that is there, else NULL. */
     uint32_t *tasks; /* by its tasks: the one that it is, or is a message for */
     uint32_t *data;  /* by data of the whole graph: that of the part; or … */
     int32_t *process;  /* by data of the whole graph: where it is at home */
@@ -33,6 +39,8 @@ struct dsf_graph_part {
 
 #define DSF_NOT_IN_PART UINT32_MAX /* … this */
 
+/* For a part that outlives the graph that it was taken out of. */
+void dsf_graph_part_forget_whole(struct dsf_graph_part *part);
 void dsf_graph_part_free(struct dsf_graph_part *part);
 
 #endif

@@ -61,9 +61,14 @@ int dsf_policies_build(struct dsflow_plan *plan, const char *until,
  * the messages that it sends and receives (asked.h); it is not checked. With a
  * policy of a plug-in, which may ask for anything, it is the whole graph. */
 struct dsf_processes;
+struct dsf_asked_graph {
+    struct dsflow_graph *graph;
+    bool is_whole;
+    uint64_t plain; /* hash of the plain step, which all processes make; or 0 */
+};
 int dsf_policies_build_asked(struct dsflow_plan *plan,
                              const struct dsf_processes *all, int32_t p,
-                             struct dsflow_graph **graph,
+                             struct dsf_asked_graph *asked,
                              struct dsflow_err *err);
 
 #endif

@@ -284,7 +284,7 @@ static bool all_builtin(const struct dsflow_policy *const *order, unsigned n)
 
 int dsf_policies_build_asked(struct dsflow_plan *plan,
                              const struct dsf_processes *all, int32_t p,
-                             struct dsflow_graph **graph,
+                             struct dsf_asked_graph *out,
                              struct dsflow_err *err)
 {
     const struct dsflow_policy *order[DSF_MAX_POLICIES];
@@ -293,23 +293,27 @@ int dsf_policies_build_asked(struct dsflow_plan *plan,
     struct dsflow_graph *g;
     int status;
 
+    *out = (struct dsf_asked_graph){ .is_whole = true };
     if (!all_builtin(order, n))
-        return dsf_policies_build(plan, NULL, graph, err);
+        return dsf_policies_build(plan, NULL, &out->graph, err);
     status = decide(plan, order, n, err);
     g = dsflow_graph_new();
     for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
         /* What is behind it makes more and more of each task. */
         bool here = order[i] == &dsf_policy_tensor_parallel;
 
-        if (here)
+        if (here) {
+            out->plain = dsf_process_hash_plain(g);
             dsf_asked_find(plan, all, p, g, &asked);
+        }
         status = rewrite(plan, order[i], plan->parts[i], here ? &asked : NULL,
                          &g, err);
     }
+    out->is_whole = false;
     dsf_asked_fini(&asked);
     if (status < 0)
         dsflow_graph_free(g);
     else
-        *graph = g;
+        out->graph = g;
     return status;
 }

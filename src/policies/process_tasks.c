@@ -41,17 +41,24 @@ static uint64_t mix_data(uint64_t h, const struct dsflow_data_spec *d)
                       (uint64_t)(uint8_t)d->dtype << 8 | (uint8_t)d->role);
 }
 
+/* What a task does, and where in the step it stands. */
+static uint64_t mix_place(uint64_t h, const struct dsflow_task_spec *t,
+                          int32_t rank, uint32_t ndata)
+{
+    h = mix_text(h, t->op->name);
+    h = mix(h, (uint64_t)(uint32_t)rank << 32 | (uint32_t)t->program);
+    h = mix(h, (uint64_t)(uint32_t)t->layer << 32 | (uint32_t)t->microbatch);
+    return mix(h, (uint64_t)(uint32_t)t->tile << 32 | ndata);
+}
+
 /* A task is of its process; what one reads of another is a message of both. */
 static void mix_task(const struct dsf_processes *all,
                      const struct dsflow_graph *g,
                      const struct dsflow_task_spec *t, uint64_t *hashes)
 {
     const int32_t to = dsf_process_of(all, t->rank);
-    uint64_t h = mix_text(hashes[to], t->op->name);
+    uint64_t h = mix_place(hashes[to], t, t->rank, t->ndata);
 
-    h = mix(h, (uint64_t)(uint32_t)t->rank << 32 | (uint32_t)t->program);
-    h = mix(h, (uint64_t)(uint32_t)t->layer << 32 | (uint32_t)t->microbatch);
-    h = mix(h, (uint64_t)(uint32_t)t->tile << 32 | t->ndata);
     for (unsigned i = 0; i < t->ndata; i++) {
         const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[i]);
         const int32_t from = dsf_process_of(all, d->home);
@@ -61,6 +68,29 @@ static void mix_task(const struct dsf_processes *all,
             hashes[from] = mix(mix_data(hashes[from], d), (uint64_t)to);
     }
     hashes[to] = h;
+}
+
+uint64_t dsf_process_hash_plain(const struct dsflow_graph *g)
+{
+    uint64_t h = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(g, (dsflow_task_id){ i });
+
+        h = mix_place(h, t, t->rank, t->ndata);
+        for (unsigned k = 0; k < t->ndata; k++)
+            h = mix_data(h, dsflow_graph_data(g, t->data[k]));
+    }
+    return h;
+}
+
+void dsf_process_mix_message(uint64_t *hash, const struct dsflow_task_spec *t,
+                             enum dsflow_dtype dtype, int64_t elems,
+                             bool direct)
+{
+    /* Of its ranks, the other process may know no more than whose they are. */
+    *hash = mix(mix_place(*hash, t, (int32_t)dtype, direct), (uint64_t)elems);
 }
 
 void dsf_process_tasks(const struct dsf_processes *all, struct dsflow_graph *g,

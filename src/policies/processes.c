@@ -28,6 +28,7 @@ struct apart {
     int32_t own;
     struct dsflow_rewrite rw;
     uint32_t *sent, *got; /* by process: messages to it, and from it */
+    uint64_t *out, *in;   /* hashes of these */
     struct dsf_process_buffers buffers;
     uint32_t *written; /* by data: how often, by what is here */
     uint32_t *carried; /* by tasks of the part that send something: the data of
@@ -118,6 +119,16 @@ static struct dsf_message_args message(const struct apart *a,
                                       .rank = is_direct(a, t, i) ? other : -1 };
 }
 
+/* What both ends of a message with `process` know of it, of all up to it. */
+static void mix_message(const struct apart *a, uint64_t *hashes,
+                        int32_t process, const struct dsflow_task_spec *t,
+                        unsigned i)
+{
+    dsf_process_mix_message(&hashes[process], t,
+                            (enum dsflow_dtype)data_of(a, t, i)->dtype,
+                            range_of(a, t, i).elems, is_direct(a, t, i));
+}
+
 /* --- what goes ------------------------------------------------------------ */
 
 /* The task that was added last is on the way of this data to a process. */
@@ -156,6 +167,7 @@ static void transmit(struct apart *a, const struct dsflow_task_spec *t,
     dsflow_data_id data = dsflow_rewrite_data(&a->rw, t->data[i]), from = data;
     struct dsf_message_args args;
 
+    mix_message(a, a->out, dsf_process_of(a->all, t->rank), t, i);
     if (!is_straight(a, t, i)) {
         from = leave(a, t, i, data);
         at = 0;
@@ -338,8 +350,10 @@ static unsigned find_messages(struct apart *a, const struct dsflow_task_spec *t,
         if (from == to)
             continue;
         n++;
-        if (to == a->own)
+        if (to == a->own) {
+            mix_message(a, a->in, from, t, i);
             a->tags[i] = a->got[from]++;
+        }
         if (from == a->own)
             transmit(a, t, i, a->sent[to]++);
     }
@@ -449,6 +463,8 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
                        .rw = dsflow_rewrite_begin(whole, out),
                        .sent = dsf_xcalloc((size_t)all->n, sizeof(*a.sent)),
                        .got = dsf_xcalloc((size_t)all->n, sizeof(*a.got)),
+                       .out = dsf_xcalloc((size_t)all->n, sizeof(*a.out)),
+                       .in = dsf_xcalloc((size_t)all->n, sizeof(*a.in)),
                        .written =
                            dsf_xcalloc((size_t)dsflow_graph_ndata(whole) + 1,
                                        sizeof(*a.written)) };
@@ -457,7 +473,7 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
     size_t cap = 0, cap_nth = 0;
     uint32_t own = 0;
 
-    *part = (struct dsf_graph_part){ .graph = out };
+    *part = (struct dsf_graph_part){ .graph = out, .out = a.out, .in = a.in };
     for (uint32_t i = 0;
          status == DSFLOW_OK && (t = dsf_nth_task(whole, i)) != NULL; i++) {
         uint32_t before = dsflow_graph_ntasks(out), n;
@@ -495,8 +511,7 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
     return status;
 }
 
-/* What is of the graph that it was taken out of. */
-static void free_of_whole(struct dsf_graph_part *part)
+void dsf_graph_part_forget_whole(struct dsf_graph_part *part)
 {
     free(part->tasks);
     free(part->data);
@@ -507,19 +522,30 @@ static void free_of_whole(struct dsf_graph_part *part)
     part->process = NULL;
 }
 
+int dsf_process_build_from(const struct dsf_processes *all, int32_t p,
+                           const struct dsf_asked_graph *asked,
+                           struct dsf_graph_part *part, struct dsflow_err *err)
+{
+    int status = dsf_process_part(all, p, asked->graph, part, err);
+
+    part->plain = asked->plain;
+    part->alone = !asked->is_whole;
+    return status;
+}
+
 int dsf_process_build(const struct dsf_processes *all, int32_t p,
                       struct dsflow_plan *plan, struct dsf_graph_part *part,
                       struct dsflow_err *err)
 {
-    struct dsflow_graph *g;
-    int status = dsf_policies_build_asked(plan, all, p, &g, err);
+    struct dsf_asked_graph asked;
+    int status = dsf_policies_build_asked(plan, all, p, &asked, err);
 
     if (status < 0)
         return status;
-    status = dsf_process_part(all, p, g, part, err);
-    dsflow_graph_free(g);
+    status = dsf_process_build_from(all, p, &asked, part, err);
+    dsflow_graph_free(asked.graph);
     if (status == DSFLOW_OK)
-        free_of_whole(part);
+        dsf_graph_part_forget_whole(part);
     return status;
 }
 
@@ -530,6 +556,8 @@ void dsf_graph_part_free(struct dsf_graph_part *part)
     free(part->moved);
     free(part->to);
     free(part->hashes);
-    free_of_whole(part);
+    free(part->out);
+    free(part->in);
+    dsf_graph_part_forget_whole(part);
     *part = (struct dsf_graph_part){ .graph = NULL };
 }

@@ -11,6 +11,8 @@ struct dsf_plan_facts {
     const struct dsf_weights *weights;        /* of the graph, there */
     const struct dsf_prediction *prediction;  /* NULL: nothing is said of time */
     double budget[DSFLOW_NTIERS]; /* bytes of a rank; INFINITY: no limit */
+    bool some; /* the weights are of all ranks, the graph has not all tasks:
+                  nothing is said of single ones and of programs */
     const char *on; /* the GPU that runs it; NULL: cores, or nobody */
 };
 

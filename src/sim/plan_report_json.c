@@ -279,12 +279,14 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
     json_object_set_new(root, "traffic", dsf_traffic_kinds_json(w));
     if (facts->on != NULL)
         json_object_set_new(root, "on", json_string(facts->on));
-    json_object_set_new(root, "largest", largest_json(g, w));
-    if (plan->nprograms > 0)
+    if (!facts->some)
+        json_object_set_new(root, "largest", largest_json(g, w));
+    if (!facts->some && plan->nprograms > 0)
         json_object_set_new(root, "mean",
                             mean_json(plan, g, facts->prediction));
-    json_object_set_new(root, "programs",
-                        programs_json(plan, g, facts->prediction));
+    if (!facts->some)
+        json_object_set_new(root, "programs",
+                            programs_json(plan, g, facts->prediction));
     if (facts->prediction != NULL)
         json_object_set_new(root, "predicted",
                             predicted_json(facts->machine, facts->prediction));

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "graph/task.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,21 @@ static unsigned find_kind(struct dsf_weights *w, size_t *cap,
     return w->nkinds++;
 }
 
-static void count_kinds(struct dsf_weights *w, const struct dsflow_graph *g)
+/* Whose tasks and data count. */
+struct some {
+    unsigned first, end;
+};
+
+static bool is_of(const struct dsf_weights *w, const struct some *some,
+                  int rank)
+{
+    const unsigned r = owner(w, rank);
+
+    return r >= some->first && r < some->end;
+}
+
+static void count_kinds(struct dsf_weights *w, const struct dsflow_graph *g,
+                        const struct some *some)
 {
     size_t cap = 0;
 
@@ -32,7 +47,7 @@ static void count_kinds(struct dsf_weights *w, const struct dsflow_graph *g)
         const struct dsflow_task_spec *t =
             dsflow_graph_task(g, (dsflow_task_id){ i });
 
-        if (t->program == DSFLOW_STEP)
+        if (t->program == DSFLOW_STEP && is_of(w, some, t->rank))
             find_kind(w, &cap, t->op);
     }
 }
@@ -51,18 +66,21 @@ static void count_swap(struct dsf_rank_weight *rank,
 }
 
 static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,
-                        unsigned workers, const int32_t *node_of)
+                        unsigned workers, const int32_t *node_of,
+                        const struct some *some)
 {
     for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
         const struct dsflow_task_spec *t =
             dsflow_graph_task(g, (dsflow_task_id){ i });
         struct dsf_rank_weight *rank = &w->ranks[owner(w, t->rank)];
-        double scratch = (double)dsf_task_scratch(g, t) * workers;
-        double flops, moved;
+        double flops, moved, scratch;
         struct dsf_traffic traffic;
         const dsflow_task_id *preds;
         unsigned k;
 
+        if (!is_of(w, some, t->rank))
+            continue;
+        scratch = (double)dsf_task_scratch(g, t) * workers;
         if (scratch > rank->scratch)
             rank->scratch = scratch;
         if (t->program != DSFLOW_STEP)
@@ -88,32 +106,55 @@ static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,
     }
 }
 
+/* Room for all kinds there are; `had`: for so many there was. */
+static void make_room(struct dsf_weights *w, unsigned had)
+{
+    for (unsigned r = 0; r < w->nranks; r++) {
+        struct dsf_rank_weight *rank = &w->ranks[r], was = *rank;
+        const size_t n = (size_t)w->nkinds + 1;
+
+        rank->tasks = dsf_xcalloc(n, sizeof(*rank->tasks));
+        rank->moved = dsf_xcalloc(n, sizeof(*rank->moved));
+        if (had > 0) {
+            memcpy(rank->tasks, was.tasks, had * sizeof(*rank->tasks));
+            memcpy(rank->moved, was.moved, had * sizeof(*rank->moved));
+        }
+        free(was.tasks);
+        free(was.moved);
+    }
+}
+
 void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
                       unsigned nranks, unsigned workers, const int32_t *node_of)
 {
+    dsf_weights_init_some(w, g, nranks, workers, node_of, 0, nranks);
+}
+
+void dsf_weights_init_some(struct dsf_weights *w, struct dsflow_graph *g,
+                           unsigned nranks, unsigned workers,
+                           const int32_t *node_of, unsigned first, unsigned end)
+{
+    const struct some some = { first, end };
+
     memset(w, 0, sizeof(*w));
     w->nranks = nranks;
     w->ranks = dsf_xcalloc(nranks, sizeof(*w->ranks));
-    w->ndata = dsflow_graph_ndata(g);
-    count_kinds(w, g);
-    for (unsigned r = 0; r < nranks; r++) {
-        w->ranks[r].tasks = dsf_xcalloc((size_t)w->nkinds + 1,
-                                        sizeof(*w->ranks[r].tasks));
-        w->ranks[r].moved = dsf_xcalloc((size_t)w->nkinds + 1,
-                                        sizeof(*w->ranks[r].moved));
-    }
-    for (uint32_t i = 0; i < w->ndata; i++) {
+    count_kinds(w, g, &some);
+    make_room(w, 0);
+    for (uint32_t i = 0; i < dsflow_graph_ndata(g); i++) {
         const struct dsflow_data_spec *d =
             dsflow_graph_data(g, (dsflow_data_id){ i });
-
         struct dsf_rank_weight *rank = &w->ranks[owner(w, d->home)];
 
+        if (!is_of(w, &some, d->home))
+            continue;
+        w->ndata++;
         rank->tier_bytes[d->tier] += (double)d->bytes;
         rank->in_tier[d->tier][d->role] += (double)d->bytes;
         if (d->tier == DSFLOW_DEVICE)
             rank->role_bytes[d->role] += (double)d->bytes;
     }
-    count_tasks(w, g, workers, node_of);
+    count_tasks(w, g, workers, node_of, &some);
     for (unsigned r = 0; r < nranks; r++) {
         w->ranks[r].peak = w->ranks[r].scratch;
         for (int role = 0; role < DSFLOW_NROLES; role++)
@@ -146,6 +187,59 @@ void dsf_weights_take(struct dsf_weights *w, unsigned rank,
     r->tasks = was.tasks;
     r->moved = was.moved;
     r->traffic = was.traffic;
+}
+
+/* Where the kinds of `of` are in `w`, which gets those that it lacks. */
+static unsigned *join_kinds(struct dsf_weights *w, const struct dsf_weights *of)
+{
+    unsigned *at = dsf_xcalloc((size_t)of->nkinds + 1, sizeof(*at));
+    const unsigned had = w->nkinds;
+
+    w->kinds =
+        dsf_xrealloc(w->kinds, (size_t)had + of->nkinds + 1, sizeof(*w->kinds));
+    for (unsigned k = 0; k < of->nkinds; k++) {
+        while (at[k] < w->nkinds && w->kinds[at[k]].op != of->kinds[k].op)
+            at[k]++;
+        if (at[k] == w->nkinds)
+            w->kinds[w->nkinds++] =
+                (struct dsf_kind_weight){ .op = of->kinds[k].op };
+    }
+    if (w->nkinds > had)
+        make_room(w, had);
+    return at;
+}
+
+void dsf_weights_add_some(struct dsf_weights *w, const struct dsf_weights *of,
+                          unsigned first, unsigned end)
+{
+    unsigned *at = join_kinds(w, of);
+
+    for (unsigned k = 0; k < of->nkinds; k++) {
+        struct dsf_kind_weight *kind = &w->kinds[at[k]];
+
+        kind->tasks += of->kinds[k].tasks;
+        kind->flops += of->kinds[k].flops;
+        kind->moved += of->kinds[k].moved;
+        dsf_traffic_add(&kind->traffic, &of->kinds[k].traffic);
+        for (unsigned r = first; r < end; r++) {
+            w->ranks[r].tasks[at[k]] = of->ranks[r].tasks[k];
+            w->ranks[r].moved[at[k]] = of->ranks[r].moved[k];
+        }
+    }
+    for (unsigned r = first; r < end; r++) {
+        struct dsf_rank_weight was = w->ranks[r];
+
+        w->ranks[r] = of->ranks[r];
+        w->ranks[r].tasks = was.tasks;
+        w->ranks[r].moved = was.moved;
+    }
+    dsf_traffic_add(&w->traffic, &of->traffic);
+    w->moved += of->moved;
+    w->flops += of->flops;
+    w->ntasks += of->ntasks;
+    w->nedges += of->nedges;
+    w->ndata += of->ndata;
+    free(at);
 }
 
 unsigned dsf_weights_neediest(const struct dsf_weights *w)

@@ -44,6 +44,15 @@ struct dsf_weights {
 void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
                       unsigned nranks, unsigned workers,
                       const int32_t *node_of);
+/* The same of ranks `first` to `end` - 1 of a graph that may have tasks and
+ * data of others, too: those weigh nothing. */
+void dsf_weights_init_some(struct dsf_weights *w, struct dsflow_graph *g,
+                           unsigned nranks, unsigned workers,
+                           const int32_t *node_of, unsigned first,
+                           unsigned end);
+/* Add what other ranks `first` to `end` - 1 weigh, of the same mesh. */
+void dsf_weights_add_some(struct dsf_weights *w, const struct dsf_weights *of,
+                          unsigned first, unsigned end);
 /* The rank takes `device` bytes of its device; `near` bytes of what the graph has
  * there, and `beside` bytes in all, are in main memory. */
 void dsf_weights_place(struct dsf_weights *w, unsigned rank, double device,

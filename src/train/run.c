@@ -120,6 +120,20 @@ static int open_metrics(struct dsf_run *r, struct dsflow_err *err)
     return status;
 }
 
+/* The plan, and the graph of all ranks; a large one is for several processes to
+ * have together. */
+static int build(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status;
+
+    if (!dsf_session_is_large(&r->s))
+        return dsf_session_fit(&r->s, &r->machine, NULL, err);
+    dsf_notice("building the graph of a step");
+    status = dsf_session_plan_alone(&r->s, r->wire, err);
+    dsf_notice_end();
+    return status;
+}
+
 int dsf_run_plan(struct dsf_run *r, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
@@ -127,7 +141,7 @@ int dsf_run_plan(struct dsf_run *r, struct dsflow_err *err)
     if (dsf_fit_is_open(r->s.job))
         status = find_machine(r, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_fit(&r->s, &r->machine, NULL, err);
+        status = build(r, err);
     if (status == DSFLOW_OK)
         dsf_job_warn(r->s.job);
     if (status == DSFLOW_OK)
@@ -177,6 +191,10 @@ int dsf_run_predict(struct dsf_run *r, struct dsflow_err *err)
 {
     int status = find_machine(r, err);
 
+    if (r->s.alone) { /* not of some of the tasks */
+        r->prediction.sim.step_seconds = r->prediction.sim.bound_seconds = NAN;
+        return status;
+    }
     dsf_notice("simulating steps");
     if (status == DSFLOW_OK)
         status = dsf_predict(r->s.plan, r->s.graph, &r->machine, &r->prediction,

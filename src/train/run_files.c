@@ -113,7 +113,9 @@ static int write_plan(struct dsf_run *r, FILE *out, struct dsflow_err *err)
     const struct dsf_weights *w = dsf_session_weights(&r->s);
     struct dsf_plan_facts facts = { .machine = &r->machine,
                                     .weights = w,
-                                    .prediction = &r->prediction };
+                                    .some = r->s.alone,
+                                    .prediction =
+                                        r->s.alone ? NULL : &r->prediction };
     char on[256];
 
     dsf_machine_keys_describe(&r->s.machine, on, sizeof(on));

@@ -15,10 +15,12 @@
 #include "plan/sight.h"
 #include "plugin/plugin.h"
 #include "policies/keys.h"
+#include "policies/policies.h"
 #include "policies/processes.h"
 #include "segments/segment.h"
 #include "tasks/components.h"
 #include "train/by_all.h"
+#include "train/heard.h"
 #include "train/machine_keys.h"
 #include "train/origin.h"
 #include "train/params.h"
@@ -215,6 +217,7 @@ struct dsf_setup dsf_session_setup(struct dsf_session *s)
                                .machine = &s->machine,
                                .plan = s->plan,
                                .graph = s->graph,
+                               .some = s->alone,
                                .why = s->why };
 }
 
@@ -256,10 +259,24 @@ struct dsf_processes dsf_session_processes(const struct dsf_session *s,
                                    .direct = s->direct };
 }
 
-int dsf_session_plan_part(struct dsf_session *s, const struct dsf_wire *wire,
-                          struct dsflow_err *err)
+bool dsf_session_is_large(const struct dsf_session *s)
+{
+    struct dsflow_plan *plan;
+    double tasks;
+
+    if (s->wire == NULL || dsf_fit_is_open(s->job) ||
+        dsf_plan_new(s->job, &s->model, &s->machine, &plan, NULL) < 0)
+        return false;
+    tasks = plan->nranks < s->wire->nprocesses ? 0 : dsf_plan_tasks(plan);
+    dsf_plan_free(plan);
+    return tasks > (double)s->job->run.whole;
+}
+
+int dsf_session_plan_alone(struct dsf_session *s, const struct dsf_wire *wire,
+                           struct dsflow_err *err)
 {
     int status = dsf_plan_new(s->job, &s->model, &s->machine, &s->plan, err);
+    struct dsf_asked_graph asked;
     struct dsf_processes all;
 
     if (status < 0)
@@ -268,7 +285,31 @@ int dsf_session_plan_part(struct dsf_session *s, const struct dsf_wire *wire,
     dsf_watch_ranks(dsf_process_first(&all, wire->process),
                     dsf_process_first(&all, wire->process + 1) -
                         dsf_process_first(&all, wire->process));
-    return dsf_process_build(&all, wire->process, s->plan, &s->part, err);
+    status = dsf_policies_build_asked(s->plan, &all, wire->process, &asked, err);
+    if (status < 0)
+        return status;
+    s->graph = asked.graph;
+    s->alone = !asked.is_whole;
+    s->plain = asked.plain;
+    return DSFLOW_OK;
+}
+
+int dsf_session_part(struct dsf_session *s, const struct dsf_wire *wire,
+                     struct dsflow_err *err)
+{
+    const struct dsf_processes all = dsf_session_processes(s, wire);
+    const struct dsf_asked_graph asked = { s->graph, !s->alone, s->plain };
+
+    return dsf_process_build_from(&all, wire->process, &asked, &s->part, err);
+}
+
+void dsf_session_weigh_own(const struct dsf_session *s,
+                           const struct dsf_wire *wire, struct dsf_weights *w)
+{
+    const struct dsf_processes all = dsf_session_processes(s, wire);
+
+    dsf_fit_weigh_some(s->plan, s->graph, dsf_process_first(&all, wire->process),
+                       dsf_process_first(&all, wire->process + 1), w);
 }
 
 /* What is read of one file, with its size, or of several. */
@@ -312,14 +353,19 @@ const struct dsf_weights *dsf_session_weights(struct dsf_session *s)
 {
     if (s->weights == NULL) {
         s->weights = dsf_xcalloc(1, sizeof(*s->weights));
-        dsf_fit_weigh(s->plan, s->graph, NULL, s->weights);
+        if (s->alone)
+            dsf_session_weigh_own(s, s->wire, s->weights);
+        else
+            dsf_fit_weigh(s->plan, s->graph, NULL, s->weights);
     }
     return s->weights;
 }
 
-/* Budgets that were given do not make memory: is there as much as is needed? */
+/* Budgets that were given do not make memory: is there as much as is needed?
+ * `nranks` ranks have a weight, and so may use their share of it. */
 static int check_present(const struct dsf_session *s,
-                         const struct dsf_weights *w, struct dsflow_err *err)
+                         const struct dsf_weights *w, int32_t nranks,
+                         struct dsflow_err *err)
 {
     double total = 0, disk = 0;
 
@@ -329,6 +375,8 @@ static int check_present(const struct dsf_session *s,
             total += w->ranks[r].peak;
         disk += w->ranks[r].tier_bytes[DSFLOW_NVME];
     }
+    total *= (double)s->plan->nranks / nranks;
+    disk *= (double)s->plan->nranks / nranks;
     if (s->machine.available >= 0 && total > (double)s->machine.available)
         return dsflow_fail(
             err, DSFLOW_EFIT,
@@ -339,13 +387,39 @@ static int check_present(const struct dsf_session *s,
     return dsf_disks_check_room(s->job, disk, err);
 }
 
+static int32_t nranks_of(const struct dsf_session *s,
+                         const struct dsf_wire *wire)
+{
+    const struct dsf_processes all = dsf_session_processes(s, wire);
+
+    return dsf_process_first(&all, wire->process + 1) -
+           dsf_process_first(&all, wire->process);
+}
+
 int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err)
 {
     struct dsf_setup setup = dsf_session_setup(s);
     const struct dsf_weights *w = dsf_session_weights(s);
+    const int32_t n = s->alone ? nranks_of(s, s->wire) : s->plan->nranks;
     int status = dsf_fit_check(&setup, NULL, w, err);
 
-    return status == DSFLOW_OK ? check_present(s, w, err) : status;
+    return status == DSFLOW_OK ? check_present(s, w, n, err) : status;
+}
+
+int dsf_session_check_part(struct dsf_session *s, const struct dsf_wire *wire,
+                           struct dsflow_err *err)
+{
+    struct dsf_setup setup = dsf_session_setup(s);
+    struct dsf_weights w;
+    int status;
+
+    setup.graph = s->part.graph;
+    dsf_fit_weigh(s->plan, s->part.graph, NULL, &w);
+    status = dsf_fit_check(&setup, NULL, &w, err);
+    if (status == DSFLOW_OK)
+        status = check_present(s, &w, nranks_of(s, wire), err);
+    dsf_weights_fini(&w);
+    return status;
 }
 
 /* What this process has, of a graph or of its part of one, and the constants in
@@ -523,6 +597,7 @@ void dsf_session_close(struct dsf_session *s)
         dsf_watched_end();
     dsflow_exec_close(s->exec);
     dsf_graph_part_free(&s->part);
+    dsf_heard_fini(&s->heard);
     if (s->weights != NULL)
         dsf_weights_fini(s->weights);
     free(s->weights);

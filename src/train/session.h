@@ -20,6 +20,13 @@
 #include "train/same_folder.h"
 #include "train/writes.h"
 
+/* What the process that has the run of several has heard of the others, where
+ * it has not the graph of all ranks (heard.h). */
+struct dsf_heard {
+    uint64_t *out, *in; /* [processes][processes]: hashes of their messages */
+    double sent;        /* bytes of those of a step */
+};
+
 struct dsf_session {
     const struct dsf_job *job; /* its own */
     struct dsf_tokenizer *tok;
@@ -44,6 +51,10 @@ struct dsf_session {
     struct dsf_wire *wire; /* to the others of several processes; or NULL */
     const struct dsf_hosts *hosts; /* of these; borrowed, or NULL */
     struct dsf_graph_part part; /* of the graph, that is this one's */
+    bool alone;    /* of several processes' ranks, the graph has what this one's
+                      need, and no others: it would be too large … */
+    uint64_t plain; /* … and the hash of the plain step that it was made of */
+    struct dsf_heard heard;
     bool ordered;               /* the others have been told what to open */
     bool direct;                /* messages go from GPU to GPU */
     struct dsf_same_folder folder; /* until they have looked */
@@ -91,16 +102,33 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
 struct dsf_processes dsf_session_processes(const struct dsf_session *s,
                                            const struct dsf_wire *wire);
 
-/* The plan, and of the graph the part of this process, one of several, without
- * the rest. Of a job with nothing to choose in it, on the session's machine. */
-int dsf_session_plan_part(struct dsf_session *s, const struct dsf_wire *wire,
-                          struct dsflow_err *err);
+/* Is the graph of all ranks larger than the process that has the run of several
+ * is to keep (run.whole)? Of a job with nothing to choose in it. */
+bool dsf_session_is_large(const struct dsf_session *s);
+
+/* The plan, and of the graph what process `wire->process` needs, one of several
+ * (s->alone), for its part and for its messages with others. Of a job with
+ * nothing to choose in it, on the session's machine. */
+int dsf_session_plan_alone(struct dsf_session *s, const struct dsf_wire *wire,
+                           struct dsflow_err *err);
+
+/* The part of this process, of such a graph or of the whole one, which stays. */
+int dsf_session_part(struct dsf_session *s, const struct dsf_wire *wire,
+                     struct dsflow_err *err);
+
+/* What its ranks weigh by the graph: dsf_weights_fini. */
+void dsf_session_weigh_own(const struct dsf_session *s,
+                           const struct dsf_wire *wire, struct dsf_weights *w);
 
 /* The text of the job, as tokens. After the plan. */
 int dsf_session_text(struct dsf_session *s, struct dsflow_err *err);
 
 /* Does it fit in the memories of this machine, and are the folders there? */
 int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err);
+
+/* The same of the ranks of this process, one of several, by its part. */
+int dsf_session_check_part(struct dsf_session *s, const struct dsf_wire *wire,
+                           struct dsflow_err *err);
 
 /* The executor, with memory and constants, but no weights yet. */
 int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,

@@ -12,6 +12,7 @@
 #include "sim/weights.h"
 #include "train/by_all.h"
 #include "train/feed.h"
+#include "train/heard.h"
 #include "train/machine_keys.h"
 #include "train/same_folder.h"
 #include "train/transport.h"
@@ -31,12 +32,13 @@ struct order {
     struct dsf_machine machine; /* of the plan */
     uint64_t text;              /* hash of it */
     int64_t first;              /* sequence of step 0 */
-    uint64_t tasks;             /* hash of those of its process */
+    uint64_t tasks;             /* hash of those of its process; … */
+    uint64_t plain; /* … or, where it is `alone`, of the plain step */
     uint32_t kind;
     int32_t rank, ranks; /* its first, of so many that are its own */
     int32_t near;        /* ranks of all processes on its host */
     int32_t direct;      /* do messages go from GPU to GPU? */
-    int32_t zero;
+    int32_t alone;       /* has the first one not the tasks of all? */
     char isa[32];        /* of the kernels of the first one */
     char marked[80];     /* a file in the output folder */
 };
@@ -98,7 +100,9 @@ static int order(const struct dsf_session *s,
                        .text = s->text.content,
                        .first = s->first,
                        .kind = options->kind,
-                       .direct = s->direct };
+                       .direct = s->direct,
+                       .alone = s->alone,
+                       .plain = s->plain };
     char *text = text_of(s->job, &o.bytes);
     int status = DSFLOW_OK;
 
@@ -111,7 +115,7 @@ static int order(const struct dsf_session *s,
     snprintf(o.path, sizeof(o.path), "%s", s->job->path);
     for (int32_t p = 1; p < all.n && status == DSFLOW_OK; p++) {
         o.near = ranks_near(&all, s->wire, p);
-        o.tasks = s->part.hashes[p];
+        o.tasks = s->alone ? 0 : s->part.hashes[p];
         o.rank = dsf_process_first(&all, p);
         o.ranks = ranks_of(&all, p);
         status = dsf_pass(s->wire, true, p, ORDER, &o, sizeof(o), err);
@@ -126,7 +130,7 @@ int dsf_together_begin(struct dsf_session *s,
                        struct dsflow_exec_options *options,
                        struct dsflow_err *err)
 {
-    struct dsf_processes all = dsf_session_processes(s, s->wire);
+    const struct dsf_processes all = dsf_session_processes(s, s->wire);
     int status;
 
     if (all.n > all.ranks)
@@ -140,8 +144,11 @@ int dsf_together_begin(struct dsf_session *s,
     status = dsf_transport_choose(s->job, &s->machine, &all, &s->direct, err);
     if (status < 0)
         return status;
-    all.direct = s->direct;
-    status = dsf_process_part(&all, s->wire->process, s->graph, &s->part, err);
+    status = dsf_session_part(s, s->wire, err);
+    if (status == DSFLOW_OK && s->alone) {
+        dsf_session_weights(s); /* by what its tasks read of others, too */
+        dsf_process_keep_own(&all, s->wire->process, &s->graph, &s->part);
+    }
     if (status == DSFLOW_OK)
         status = dsf_same_folder_begin(&s->folder, s->job, err);
     if (status == DSFLOW_OK)
@@ -181,6 +188,13 @@ static int hear_weights(struct dsf_session *s, int32_t p,
     return status;
 }
 
+static int hear(struct dsf_session *s, int32_t p, struct dsflow_err *err)
+{
+    int status = s->alone ? dsf_heard_take(s, p, err) : DSFLOW_OK;
+
+    return status == DSFLOW_OK ? hear_weights(s, p, err) : status;
+}
+
 /* Of the whole graph they were until now: each process has buffers for what
  * comes and goes. */
 static void weigh_own(struct dsf_session *s)
@@ -208,10 +222,12 @@ int dsf_together_opened(struct dsf_session *s, struct dsflow_err *err)
                               (enum dsflow_status)o.status, "%s: %s",
                               dsf_watch_name(p).s, o.msg);
         else if (one == DSFLOW_OK)
-            one = hear_weights(s, p, status == DSFLOW_OK ? err : NULL);
+            one = hear(s, p, status == DSFLOW_OK ? err : NULL);
         status = status == DSFLOW_OK ? one : status;
     }
     dsf_same_folder_end(&s->folder);
+    if (status == DSFLOW_OK && s->alone)
+        status = dsf_heard_check(s, err);
     return status == DSFLOW_OK && s->direct ? dsf_spread_join(s->exec, err)
                                             : status;
 }
@@ -280,12 +296,31 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
         status = dsf_machine_keys_share_gpus(x->s.job, o->rank, o->ranks,
                                              &x->s.machine, &x->s.model, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_plan_part(&x->s, x->wire, err);
-    if (status == DSFLOW_OK && x->s.part.hashes[x->wire->process] != o->tasks)
+        status = dsf_session_plan_alone(&x->s, x->wire, err);
+    if (status == DSFLOW_OK)
+        status = dsf_session_part(&x->s, x->wire, err);
+    if (status == DSFLOW_OK &&
+        (o->alone ? x->s.plain != o->plain
+                  : x->s.part.hashes[x->wire->process] != o->tasks))
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "its plan is another than that of process 0: "
                              "expected the same dsflow and plug-ins");
     return status;
+}
+
+/* What it was planned by, once nobody asks for it any more. */
+static void forget_graph(struct dsf_session *s)
+{
+    dsf_graph_part_forget_whole(&s->part);
+    dsflow_graph_free(s->graph);
+    s->graph = NULL;
+}
+
+/* The first one looks at the memories of those ranks that it has a graph of. */
+static int check_memory(struct served *x, const struct order *o,
+                        struct dsflow_err *err)
+{
+    return o->alone ? dsf_session_check_part(&x->s, x->wire, err) : DSFLOW_OK;
 }
 
 /* Its host may have other cores than the first. */
@@ -303,6 +338,10 @@ static int open_served(struct served *x, const struct order *o,
 {
     int status = open_plan(x, o, text, err);
 
+    if (status == DSFLOW_OK)
+        status = check_memory(x, o, err);
+    if (!o->alone)
+        forget_graph(&x->s);
     if (status == DSFLOW_OK)
         status = dsf_session_text(&x->s, err);
     if (status == DSFLOW_OK && x->s.text.content != o->text)
@@ -355,8 +394,11 @@ static int serve(struct served *x, const struct order *o,
     if (status == DSFLOW_OK) {
         opened = open_served(x, o, text, &why);
         status = say_opened(x->wire, opened, &why, err);
+        if (status == DSFLOW_OK && opened == DSFLOW_OK && o->alone)
+            status = dsf_heard_say(&x->s, x->wire, err);
         if (status == DSFLOW_OK && opened == DSFLOW_OK)
             status = say_weights(x, o, err);
+        forget_graph(&x->s);
     }
     /* Also where it has no executor: the first one closes its own. */
     if (status == DSFLOW_OK)

@@ -25,18 +25,21 @@ static bool is_predicted(const struct dsf_run *r, const struct dsf_used *used)
                            : used->exec.workers == r->s.plan->workers;
 }
 
-/* Bytes from process to process. */
+/* Bytes from process to process. Where this one has not the tasks of the others,
+ * they have said it. */
 static double sent_by(const struct dsf_run *r)
 {
     const struct dsf_processes *all = &r->meter.processes;
     uint32_t first,
         n = dsflow_graph_program_tasks(r->s.graph, DSFLOW_STEP, &first);
-    double bytes = 0;
+    double bytes = r->s.heard.sent;
 
-    for (uint32_t i = first; i < first + n; i++)
-        bytes += dsf_process_sent(
-            all, r->s.graph,
-            dsflow_graph_task(r->s.graph, (dsflow_task_id){ i }));
+    for (uint32_t i = first; i < first + n; i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(r->s.graph, (dsflow_task_id){ i });
+
+        bytes += dsf_process_sent(all, r->s.graph, t);
+    }
     return bytes;
 }
 
@@ -61,7 +64,8 @@ static void add_seconds(const struct dsf_run *r, struct dsf_used *used)
         used->disk_hidden = r->io_hidden / r->io;
     }
     if (r->sent > 0) {
-        used->sent = r->sent / n / r->meter.processes.n;
+        /* Of all processes, or of this one. */
+        used->sent = r->sent / n / (r->s.alone ? 1 : r->meter.processes.n);
         used->sent_hidden = r->sent_hidden / r->sent;
         used->sent_bytes = sent_by(r);
     }

@@ -126,6 +126,17 @@ void dsf_fit_weigh(const struct dsflow_plan *plan,
         place_on_gpus(plan, graph, w);
 }
 
+void dsf_fit_weigh_some(const struct dsflow_plan *plan,
+                        struct dsflow_graph *graph, int32_t first, int32_t end,
+                        struct dsf_weights *w)
+{
+    int32_t *node_of = dsf_rank_nodes(plan->machine, plan->nranks);
+
+    dsf_weights_init_some(w, graph, (unsigned)plan->nranks, plan->rank_workers,
+                          node_of, (unsigned)first, (unsigned)end);
+    free(node_of);
+}
+
 void dsf_fit_budgets(const struct dsflow_plan *plan,
                      const struct dsf_machine_model *m,
                      const struct dsf_weights *w, double *budget)

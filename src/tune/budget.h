@@ -45,6 +45,12 @@ void dsf_fit_weigh(const struct dsflow_plan *plan,
                    struct dsflow_graph *graph,
                    const struct dsf_machine_model *m, struct dsf_weights *w);
 
+/* The same of ranks `first` to `end` - 1 of a graph that may have something of
+ * others, too. */
+void dsf_fit_weigh_some(const struct dsflow_plan *plan,
+                        struct dsflow_graph *graph, int32_t first, int32_t end,
+                        struct dsf_weights *w);
+
 /* Whether a memory is too small: the largest shortfall, into *shortfall. */
 bool dsf_fit_shortfall(const struct dsflow_plan *plan,
                        const struct dsflow_graph *graph,

@@ -14,6 +14,7 @@ struct dsf_setup {
                                sizes that are auto; NULL: it is `job` */
     struct dsflow_plan *plan;
     struct dsflow_graph *graph;
+    bool some; /* the graph has not the tasks of all ranks, as that is large */
     char *why; /* what was chosen for sizes that are auto; or NULL */
 };
 

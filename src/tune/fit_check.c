@@ -88,7 +88,7 @@ static char *advice(const struct dsf_setup *s,
         dsf_fit_is_hopeless(s->plan->job, s->model, s->machine, m, &memory,
                             &disks))
         return dsf_xstrdup(none);
-    if (dsflow_graph_ntasks(s->graph) > MANY)
+    if (s->some || dsflow_graph_ntasks(s->graph) > MANY)
         return dsf_xstrdup("");
     dsf_notice("looking for what would fit");
     dsf_search_run(&h);

@@ -35,7 +35,7 @@ static void find_gradients(const struct dsf_setup *s,
     dsf_evaluate(&e, &choice, false, &o);
     *now = o.gradients;
     *micro = 0;
-    if (dsflow_graph_ntasks(s->graph) <= MOST_TASKS) {
+    if (!s->some && dsflow_graph_ntasks(s->graph) <= MOST_TASKS) {
         dsf_tunables_init(&table);
         changes.row = dsf_tunables_find(&table, "zero.reduce");
         choice.v[choice.n++] = dsf_changes_add(&changes, dsf_xstrdup("step"),

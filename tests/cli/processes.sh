@@ -33,6 +33,20 @@ keys="--set mesh.data=2 --set mesh.pipeline=2 --set zero.stage=3 --set zero.keep
     run one $keys
     in_processes 2 0 "in 2 processes" --set job.output=two $keys
     same one two
+    # Process 0 without the graph of all knows of it what there is to know.
+    in_processes 4 0 "each process has those of its own ranks" \
+        --set job.output=own $keys --set run.whole=0 --trace=all
+    same one own
+    "$dsflow" trace own > log || fault "no trace of process 0: $?"
+    "$dsflow" plan job.toml $keys --json > plan.json
+    python3 - << 'PY' || fault "plan.json of a process that has its own ranks"
+import json
+own, all = json.load(open("own/plan.json")), json.load(open("plan.json"))
+for key in ("mesh", "tasks", "data", "edges", "bytes", "traffic"):
+    assert own[key] == all[key], (key, own[key], all[key])
+assert len(own["ranks"]) == 4 and "predicted" not in own
+assert [r["tasks"] for r in own["ranks"]] == [r["tasks"] for r in all["ranks"]]
+PY
     # Half of it in four, and the rest in one; and the other way round.
     in_processes 4 0 "step 5: validation loss" --set job.output=four $keys \
         --set job.steps=5
