@@ -4,7 +4,7 @@
  * (plan/key_tiles.h; `keys`). A layout and dense attention are measured one
  * after the other, in both orders by turns, and the median of the ratios is
  * printed, with the bound that is asked for. `scores` is the ratio of those
- * that are seen, which the costs of tasks, and so a plan, go by.
+ * of the costs of tasks, which a plan goes by.
  *
  *   bench_layouts [TOKENS...]
  */

@@ -287,11 +287,46 @@ static void tiles_that_do_not_agree_are_refused(void **state)
     assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_OK);
 }
 
+static double scores_of(const struct dsflow_attention_args *a)
+{
+    const struct dsflow_op *op = &dsf_op_attention_forward;
+    const struct dsflow_shape shapes[DSFLOW_ATTENTION_NPORTS] = { { 0 } };
+    struct dsflow_cost cost = { 0 };
+
+    op->cost(&(struct dsflow_case){ op, shapes, op->nports, a }, &cost);
+    return cost.scores;
+}
+
+/* All of them cost what they do without a layout; of few, packing is the most.
+ */
+static void keys_that_are_packed_cost_time(void **state)
+{
+    struct dsflow_attention_args a = { .tile = shape(1, 2, 1, 64),
+                                       .keys = 256 };
+    double dense;
+
+    a.tile.rows = 256;
+    a.tile.pos = 256;
+    dense = scores_of(&a);
+    assert_true(dense == 2.0 * 256 * 256);
+    a.block = 16;
+    a.blocks = 32;
+    a.layouts = 1;
+    a.packed = 256;
+    a.seen = dense;
+    assert_true(fabs(scores_of(&a) / dense - 1) < 0.1);
+    a.packed = 128;
+    a.seen = 2 * 8 * 16 * 16;
+    assert_true(scores_of(&a) > 2 * a.seen);
+    assert_true(scores_of(&a) < dense / 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(several_tiles_of_keys_leave_the_bits_of_one_at_a_time),
         cmocka_unit_test(tiles_that_do_not_agree_are_refused),
+        cmocka_unit_test(keys_that_are_packed_cost_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
