@@ -46,6 +46,31 @@ static unsigned gathered_coded(const struct dsflow_call *call,
     return call->nbufs - 1;
 }
 
+/* Rows of each run of heads: there are two at most, of keys and of values. */
+static unsigned heads(const struct dsflow_call *call, struct dsf_port_copy *v)
+{
+    const struct dsf_heads_args *a = call->args;
+    const size_t width = dsflow_dtype_bytes(call->bufs[0].dtype, 1);
+    unsigned n = 0;
+
+    for (unsigned i = 1; i < call->nbufs; i++)
+        for (int32_t run = 0; run < a->runs; run++) {
+            const struct dsf_heads_move m = dsf_heads_move(a, i, run);
+
+            v[n++] = (struct dsf_port_copy){
+                .to = 0,
+                .from = i,
+                .to_at = (size_t)m.to * width,
+                .from_at = (size_t)m.from * width,
+                .bytes = (size_t)m.n * width,
+                .rows = (size_t)m.rows,
+                .to_apart = (size_t)m.to_apart * width,
+                .from_apart = (size_t)m.from_apart * width,
+            };
+        }
+    return n;
+}
+
 static const struct copier {
     const struct dsflow_op *op;
     unsigned into; /* port */
@@ -57,6 +82,7 @@ static const struct copier {
     { &dsf_op_copy, 0, one_range },
     { &dsf_op_gather, 0, gathered },
     { &dsf_op_gather_coded, 0, gathered_coded },
+    { &dsf_op_all_to_all_heads, 0, heads },
 };
 
 static const struct copier *find(const struct dsflow_op *op)

@@ -18,6 +18,9 @@ extern const struct dsflow_trials dsf_trials_update, dsf_trials_add,
 /* Of what several workers do of one token. */
 extern const struct dsflow_trials dsf_trials_columns;
 
+/* Of heads that go from ranks to ranks. */
+extern const struct dsflow_trials dsf_trials_heads;
+
 /* The type of a case: fp32, bf16 or fp16, by its seed. `shapes` are those of an
  * fp32 case; data on ports that take others becomes narrow, sums only where the
  * op's check accepts that. */

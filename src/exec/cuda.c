@@ -215,7 +215,9 @@ static const char *enqueue_copies(const struct gpu *g,
 
         why = g->cuda->copy(&(struct dsf_gpu_copy){ c->to, c->from, c->bytes,
                                                     number_of(c->to_device),
-                                                    number_of(c->from_device) },
+                                                    number_of(c->from_device),
+                                                    c->rows, c->to_apart,
+                                                    c->from_apart },
                             stream);
     }
     return why;

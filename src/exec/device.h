@@ -25,12 +25,14 @@ enum dsf_queue {
 /* Launches of a device beside the cores that have not ended, at once. */
 enum { DSF_DEVICE_MOST = 1024 };
 
-/* Main memory is that of no device: NULL. */
+/* Main memory is that of no device: NULL. rows: of so many rows `bytes` each,
+ * which are so many bytes apart; 0: there is one. */
 struct dsf_copy {
     void *to;
     const void *from;
     size_t bytes;
     struct dsf_device *to_device, *from_device;
+    size_t rows, to_apart, from_apart;
 };
 
 /* A kernel, or copies, or what `put` is. It belongs to who launches it, and must

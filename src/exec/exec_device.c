@@ -155,7 +155,7 @@ static void list_copies(struct flight *f)
     const struct dsf_exec_call *call = f->call;
     const struct dsflow_exec *exec = call->exec;
     const struct dsflow_task_spec *t = call->task;
-    struct dsf_port_copy *v = dsf_xcalloc(t->ndata, sizeof(*v));
+    struct dsf_port_copy *v = dsf_xcalloc(2 * (size_t)t->ndata, sizeof(*v));
     unsigned n = dsf_copies(t->op, &f->launch.call, v);
 
     f->copies = dsf_xcalloc(n, sizeof(*f->copies));
@@ -166,6 +166,9 @@ static void list_copies(struct flight *f)
             .bytes = v[i].bytes,
             .to_device = exec->on[t->data[v[i].to].i],
             .from_device = exec->on[t->data[v[i].from].i],
+            .rows = v[i].rows,
+            .to_apart = v[i].to_apart,
+            .from_apart = v[i].from_apart,
         };
     free(v);
     f->launch.ncopies = f->launch.codelet != NULL ? n : 0;

@@ -150,6 +150,17 @@ static int check_end(const struct dsf_device *device,
                                    : "main memory that is not pinned");
 }
 
+static size_t rows_of(const struct dsf_copy *c)
+{
+    return c->rows > 0 ? c->rows : 1;
+}
+
+/* From its first byte to its last, at one end. */
+static size_t extent(const struct dsf_copy *c, size_t apart)
+{
+    return (rows_of(c) - 1) * apart + c->bytes;
+}
+
 /* Returns the bytes that crossed a link. */
 static size_t copy(const struct dsf_device *device, struct dsf_launch *launch)
 {
@@ -159,15 +170,17 @@ static size_t copy(const struct dsf_device *device, struct dsf_launch *launch)
          i++) {
         const struct dsf_copy *c = &launch->copies[i];
 
-        launch->status =
-            check_end(device, c->to_device, c->to, c->bytes, &launch->err);
+        launch->status = check_end(device, c->to_device, c->to,
+                                   extent(c, c->to_apart), &launch->err);
         if (launch->status == DSFLOW_OK)
             launch->status = check_end(device, c->from_device, c->from,
-                                       c->bytes, &launch->err);
-        if (launch->status < 0)
-            break;
-        memcpy(c->to, c->from, c->bytes);
-        crossed += c->to_device != c->from_device ? c->bytes : 0;
+                                       extent(c, c->from_apart), &launch->err);
+        for (size_t row = 0; row < rows_of(c) && launch->status == DSFLOW_OK;
+             row++) {
+            memcpy((char *)c->to + row * c->to_apart,
+                   (const char *)c->from + row * c->from_apart, c->bytes);
+            crossed += c->to_device != c->from_device ? c->bytes : 0;
+        }
     }
     return crossed;
 }

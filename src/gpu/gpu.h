@@ -12,7 +12,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSF_GPU_ABI    5
+#define DSF_GPU_ABI    6
 #define DSF_GPU_SYMBOL "dsf_gpu_module"
 
 /* Bytes of scratch memory that a product of matrices works in; emulated ones
@@ -47,12 +47,14 @@ struct dsf_gpu_about {
     int reaches_main_memory;    /* 1: at the addresses that the program has */
 };
 
-/* One end of a copy: `gpu` -1 is main memory. */
+/* One end of a copy: `gpu` -1 is main memory. rows: of so many rows `bytes`
+ * each, which are so many bytes apart; 0: there is one. */
 struct dsf_gpu_copy {
     void *to;
     const void *from;
     size_t bytes;
     int to_gpu, from_gpu;
+    size_t rows, to_apart, from_apart;
 };
 
 struct dsf_gpu {

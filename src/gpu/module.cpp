@@ -172,6 +172,10 @@ const char *copy(const dsf_gpu_copy *c, void *stream)
 {
     bool peers = c->to_gpu >= 0 && c->from_gpu >= 0 && c->to_gpu != c->from_gpu;
 
+    if (c->rows > 0) /* between GPUs, too: addresses say where */
+        return text_of(cudaMemcpy2DAsync(c->to, c->to_apart, c->from,
+                                         c->from_apart, c->bytes, c->rows,
+                                         cudaMemcpyDefault, stream_of(stream)));
     return text_of(
         peers ? cudaMemcpyPeerAsync(c->to, c->to_gpu, c->from, c->from_gpu,
                                     c->bytes, stream_of(stream))

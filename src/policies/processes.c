@@ -55,6 +55,14 @@ static int32_t home_of(const struct apart *a, const struct dsflow_task_spec *t,
     return dsf_process_of(a->all, data_of(a, t, i)->home);
 }
 
+/* Does it take some heads out of rows that have all? They are put together
+ * before they go. */
+static bool takes_heads(const struct dsflow_task_spec *t)
+{
+    return t->op == &dsf_op_all_to_all_heads &&
+           ((const struct dsf_heads_args *)t->args)->take >= 0;
+}
+
 /* What the task takes of its data[i]: `at` is where that goes to, of data[0] or
  * of send's `out`, where it is no more than copied. */
 static struct dsf_range range_of(const struct apart *a,
@@ -68,6 +76,8 @@ static struct dsf_range range_of(const struct apart *a,
         return dsf_gather_move(t->args, i);
     if (t->op == &dsf_op_gather_coded)
         return dsf_gather_coded_move(t->args, i);
+    if (takes_heads(t))
+        return (struct dsf_range){ dsf_heads_elems(t->args, 1), 0, 0 };
     if (t->op == &dsf_op_reduce)
         return (struct dsf_range){ sum->elems, 0, sum->from };
     if (t->op == &dsf_op_add_compressed)
@@ -94,7 +104,7 @@ static bool is_direct(const struct apart *a, const struct dsflow_task_spec *t,
 
     return a->all->direct && from->tier == DSFLOW_DEVICE &&
            data_of(a, t, made_by(t))->tier == DSFLOW_DEVICE &&
-           t->op != &dsf_op_sum &&
+           t->op != &dsf_op_sum && !takes_heads(t) &&
            !(t->op == &dsf_op_send && from->role == DSFLOW_BUFFERS);
 }
 
@@ -151,11 +161,17 @@ static dsflow_data_id leave(struct apart *a, const struct dsflow_task_spec *t,
                              t->program };
     dsflow_data_id ports[2] = { { 0 }, data };
 
+    if (takes_heads(t))
+        what.from = ((const struct dsf_heads_args *)t->args)->take;
     if (dsf_process_leaving(&a->buffers, a->rw.out, d->home, d->dtype,
                             move.elems, &what, &ports[0]))
         return ports[0];
     move.at = 0;
-    dsf_add_like(a->rw.out, t, &dsf_op_copy, &move, d->home, true, 2, ports);
+    if (takes_heads(t))
+        dsf_add_like(a->rw.out, t, t->op, t->args, d->home, true, 2, ports);
+    else
+        dsf_add_like(a->rw.out, t, &dsf_op_copy, &move, d->home, true, 2,
+                     ports);
     note_carried(a, data);
     return ports[0];
 }
@@ -168,7 +184,7 @@ static void transmit(struct apart *a, const struct dsflow_task_spec *t,
     struct dsf_message_args args;
 
     mix_message(a, a->out, dsf_process_of(a->all, t->rank), t, i);
-    if (!is_straight(a, t, i)) {
+    if (!is_straight(a, t, i) || takes_heads(t)) {
         from = leave(a, t, i, data);
         at = 0;
     }
@@ -389,7 +405,7 @@ static int take(struct apart *a, const struct dsflow_task_spec *t,
     else if (t->op == &dsf_op_send)
         take_copies(a, t, 1);
     else if (t->op == &dsf_op_copy || t->op == &dsf_op_gather ||
-             t->op == &dsf_op_gather_coded)
+             t->op == &dsf_op_gather_coded || takes_heads(t))
         take_copies(a, t, 0);
     else
         take_beside(a, t);

@@ -91,7 +91,9 @@ static void add_up(struct joining *x, const struct dsflow_task_spec *t,
 static bool is_carried(const struct dsflow_task_spec *t)
 {
     return t->op == &dsf_op_send || t->op == &dsf_op_copy ||
-           t->op == &dsf_op_gather || t->op == &dsf_op_gather_coded;
+           t->op == &dsf_op_gather || t->op == &dsf_op_gather_coded ||
+           (t->op == &dsf_op_all_to_all_heads &&
+            ((const struct dsf_heads_args *)t->args)->take >= 0);
 }
 
 bool dsf_joined_is_message(const struct dsf_processes *all,

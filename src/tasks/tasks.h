@@ -24,7 +24,8 @@
                     residual_forward) OP(residual_backward_weight) OP(mlp_up)  \
                     OP(project) OP(columns) OP(begin) OP(square) OP(sum) OP(   \
                         clip) OP(finish) OP(add) OP(send) OP(wait) OP(copy)    \
-                        OP(gather) OP(reduce) BARE(all_gather) BARE(           \
+                        OP(gather) OP(reduce) OP(all_to_all_heads)             \
+                        BARE(all_gather) BARE(                                 \
                             reduce_scatter) BARE(all_reduce) BARE(all_to_all)  \
                             BARE(broadcast) BARE(transmit) BARE(receive)       \
                                 OP(swap_in) OP(swap_out) OP(cast) OP(recode)   \

@@ -99,6 +99,7 @@ static const struct look others[] = {
     { "lamb_moments", -22, DSF_DOTTED },
     { "lamb_ratio", 44, DSF_UPWARD },
     { "copy", 55, DSF_DOTTED },
+    { "all_to_all_heads", 45, DSF_CROSSED },
     { "gather", 34, DSF_DOWNWARD },
     { "transfer", 16, DSF_UPRIGHT },
     { "send", 0, DSF_PLAIN },

@@ -66,6 +66,9 @@ cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void *at);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t s = nullptr);
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_apart, const void *from,
+                              size_t from_apart, size_t bytes, size_t rows,
+                              cudaMemcpyKind kind, cudaStream_t s = nullptr);
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from,
                                 int from_gpu, size_t bytes,
                                 cudaStream_t s = nullptr);

@@ -302,6 +302,32 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                         owner_of(from, bytes), of(s));
 }
 
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_apart, const void *from,
+                              size_t from_apart, size_t bytes, size_t rows,
+                              cudaMemcpyKind kind, cudaStream_t s)
+{
+    const int to_owner = owner_of(to, (rows - 1) * to_apart + bytes);
+    const int from_owner = owner_of(from, (rows - 1) * from_apart + bytes);
+
+    if (rows == 0 || bytes > to_apart || bytes > from_apart ||
+        to_owner == NOBODYS || from_owner == NOBODYS)
+        return note(cudaErrorInvalidValue);
+    count(&emulated_runtime_counts::copies);
+    of(s)->add(
+        [=] {
+            for (size_t row = 0; row < rows; row++)
+                memmove(static_cast<char *>(to) + row * to_apart,
+                        static_cast<const char *>(from) + row * from_apart,
+                        bytes);
+        },
+        true);
+    if (to_owner == PAGEABLE || from_owner == PAGEABLE) {
+        count(&emulated_runtime_counts::unpinned);
+        of(s)->wait();
+    }
+    return also(of(s)->gpu, cudaSuccess);
+}
+
 /* Each end has to be where it is said to be. */
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from,
                                 int from_gpu, size_t bytes, cudaStream_t s)
