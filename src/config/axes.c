@@ -73,7 +73,11 @@ static const struct dsflow_option others[DSF_MESH_KEYS] = {
                          "how ranks that share sequences attend to what others "
                          "have; keys: keys and values of earlier tokens are "
                          "sent to the queries, and gradients of them come "
-                         "back; auto: keys",
+                         "back; heads: for attention each rank is given all "
+                         "tokens of its heads, and gives the results back; "
+                         "auto: heads, where all ranks have as many of them "
+                         "and receive fewer bytes than of keys. No bits depend "
+                         "on it",
                          "mesh.sequence >= 2"),
     DSFLOW_OPTION_AUTO(MESH, key_slots, "\"auto\"", 1, 1024,
                        "buffers of keys and values of other ranks that a rank "

@@ -149,7 +149,8 @@ struct dsf_job_sample { /* [sample]: text printed at the end of a run */
 enum dsf_transport { DSF_TRANSPORTS(DSF_CHOICE_VALUE) };
 
 #define DSF_SEQUENCE_KINDS(X)                                                  \
-    X(DSF_SEQUENCE_AUTO, "auto") X(DSF_SEQUENCE_KEYS, "keys")
+    X(DSF_SEQUENCE_AUTO, "auto")                                               \
+    X(DSF_SEQUENCE_KEYS, "keys") X(DSF_SEQUENCE_HEADS, "heads")
 enum dsf_sequence_kind { DSF_SEQUENCE_KINDS(DSF_CHOICE_VALUE) };
 
 struct dsf_job_mesh { /* [mesh]: ranks along each axis of the table */

@@ -21,7 +21,7 @@ static const struct dsf_ds_key keys[] = {
       "the gradient is the mean over the tokens of a step", "\"mean\"" },
     { "communication_data_type", DSF_DS_BECOMES, "precision.gradients" },
     { "seq_parallel_communication_data_type", DSF_DS_NEEDLESS,
-      "ranks do not share sequences" },
+      "heads move in the type of the step" },
     { "sparse_gradients", DSF_DS_BECOMES, "compress.embedding" },
     { "disable_allgather", DSF_DS_DEAD, "" },
     { "dataloader_drop_last", DSF_DS_NEEDLESS, "every batch is whole" },

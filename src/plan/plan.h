@@ -56,6 +56,17 @@ struct dsflow_plan {
     int32_t key_tiles; /* whose keys and values stand in a buffer (key_tiles.h)
                         */
 
+    /* By the policy sequence_parallel. */
+    struct dsf_sequence_choice {
+        int kind;       /* enum dsf_sequence_kind: how ranks that share sequences
+                           share attention; never AUTO */
+        bool chosen;    /* the job leaves it open */
+        double keys, heads; /* bytes that a rank receives in a step, at most, by
+                               either; 0: it cannot be done so */
+        double imbalance; /* by heads: the most attention of a rank, by an even
+                             share */
+    } shares;
+
     /* By the policy pipeline. What is placed are the embedding, the blocks, and
      * the head with its norm: layer l is number l + 1. Chunk c, of consecutive
      * ones, is on stage c mod nstages. */

@@ -12,37 +12,14 @@
  * on the others; `pipeline`, which comes next, moves it to its stage and
  * replica.
  */
-#include "policies/policies.h"
+#include "policies/sequence_private.h"
 
 #include "base/alloc.h"
 #include "graph/asked.h"
 #include "plan/stretch.h"
 #include "tasks/tasks.h"
 
-#include <dsflow/rewrite.h>
-
 #include <stdlib.h>
-
-/* Forward and backward have rings of their own. */
-enum { PASSES = 2 };
-
-/* What a buffer of a ring has. */
-struct slot {
-    dsflow_data_id id;
-    uint32_t occupant; /* data, +1; 0: nothing */
-    uint32_t version;  /* of it */
-};
-
-/* Of one rank, one chunk of its stage, one pass and one size. Replicas take
- * turns in rings of their own. */
-struct ring {
-    int32_t rank, chunk, replica, pass;
-    int64_t elems;
-    uint8_t dtype;
-    uint32_t turn;
-    struct slot *slots; /* [key_slots] */
-    uint32_t next;      /* of the same chunk, replica and pass: +1 */
-};
 
 struct sequences {
     const struct dsflow_plan *plan;
@@ -50,16 +27,8 @@ struct sequences {
     uint32_t task;     /* that is being placed */
     uint32_t *version; /* by data: times it was written, and programs begun */
     int16_t *at;       /* by data: the coordinate of who wrote it last */
-    struct ring *rings;
-    size_t nrings, cap_rings;
-    uint32_t *first; /* [replicas][chunks][PASSES]: +1 */
-    int32_t nslots;
+    struct dsf_sequence_rings far;
 };
-
-static bool is_placed(const struct dsflow_task_spec *t)
-{
-    return t->microbatch >= 0 && t->tile >= 0;
-}
 
 static int32_t at_of(const struct sequences *s,
                      const struct dsflow_task_spec *t)
@@ -67,66 +36,19 @@ static int32_t at_of(const struct sequences *s,
     return dsf_plan_sequence_at(s->plan, t->tile);
 }
 
-static struct ring *ring_of(struct sequences *s,
-                            const struct dsflow_task_spec *t,
-                            const struct dsflow_data_spec *spec)
-{
-    const struct ring key = {
-        .rank = t->rank,
-        .chunk = dsflow_plan_chunk_of(s->plan, t->layer),
-        .replica = dsflow_plan_replica_of(s->plan, t->microbatch),
-        .pass = t->pass == DSFLOW_BACKWARD,
-        .elems = spec->elems,
-        .dtype = spec->dtype,
-    };
-
-    uint32_t *first =
-        &s->first[(key.replica * s->plan->nchunks + key.chunk) * PASSES +
-                  key.pass];
-
-    for (uint32_t i = *first; i != 0; i = s->rings[i - 1].next) {
-        struct ring *r = &s->rings[i - 1];
-
-        if (r->rank == key.rank && r->elems == key.elems &&
-            r->dtype == key.dtype)
-            return r;
-    }
-    dsf_grow(&s->rings, &s->cap_rings, s->nrings + 1, sizeof(*s->rings));
-    s->rings[s->nrings] = key;
-    s->rings[s->nrings].slots =
-        dsf_xcalloc((size_t)s->nslots, sizeof(*s->rings->slots));
-    s->rings[s->nrings].next = *first;
-    *first = (uint32_t)++s->nrings;
-    return &s->rings[s->nrings - 1];
-}
-
 /* The buffer that has `id`, or the next one, filled now. */
 static dsflow_data_id fetched(struct sequences *s,
                               const struct dsflow_task_spec *t,
                               dsflow_data_id id)
 {
-    struct dsflow_data_spec spec = *dsflow_graph_data(s->in, id);
-    struct ring *ring = ring_of(s, t, &spec);
-    struct slot *slot;
+    const struct dsflow_data_spec *spec = dsflow_graph_data(s->in, id);
+    const uint32_t version = s->version[id.i];
+    const struct dsf_sequence_slot *slot =
+        dsf_sequence_has(&s->far, t, spec, id.i + 1, version);
 
-    for (int32_t i = 0; i < s->nslots; i++)
-        if (ring->slots[i].occupant == id.i + 1 &&
-            ring->slots[i].version == s->version[id.i])
-            return ring->slots[i].id;
-    slot = &ring->slots[ring->turn];
-    spec.role = DSFLOW_BUFFERS;
-    spec.ring_class = 0;
-    spec.ring = "mesh.key_slots";
-    *slot = (struct slot){
-        .id = dsflow_rewrite_named(
-            s->out, &spec, "far.%s.z%lld.c%d.%s%u.p%d",
-            dsflow_dtype_str((enum dsflow_dtype)spec.dtype),
-            (long long)spec.elems, (int)(ring->chunk / s->plan->nstages),
-            ring->pass != 0 ? "b" : "f", ring->turn, (int)t->rank),
-        .occupant = id.i + 1,
-        .version = s->version[id.i],
-    };
-    ring->turn = (ring->turn + 1) % (uint32_t)s->nslots;
+    if (slot != NULL)
+        return slot->id;
+    slot = dsf_sequence_next(&s->far, t, spec, id.i + 1, version);
     dsf_add_like(s->out, t, &dsf_op_send, NULL, t->rank, 0, 2,
                  (dsflow_data_id[]){ id, slot->id });
     return slot->id;
@@ -139,7 +61,8 @@ static bool is_far(const struct sequences *s, const struct dsflow_task_spec *t,
 {
     const struct dsflow_data_spec *d = dsflow_graph_data(s->in, t->data[i]);
 
-    return is_placed(t) && !t->op->comm && d->role == DSFLOW_ACTIVATIONS &&
+    return dsf_sequence_is_placed(t) && !t->op->comm &&
+           d->role == DSFLOW_ACTIVATIONS &&
            dsflow_task_access(t, i) == DSFLOW_R && s->at[t->data[i].i] >= 0 &&
            s->at[t->data[i].i] != at_of(s, t) &&
            !dsf_asked_misses(s->in, s->task, i);
@@ -159,7 +82,7 @@ static void note_writes(struct sequences *s, const struct dsflow_task_spec *t)
         if (dsflow_task_access(t, i) & DSFLOW_W) {
             s->version[t->data[i].i]++;
             s->at[t->data[i].i] =
-                is_placed(t) ? (int16_t)at_of(s, t) : (int16_t)-1;
+                dsf_sequence_is_placed(t) ? (int16_t)at_of(s, t) : (int16_t)-1;
         }
 }
 
@@ -180,18 +103,12 @@ static void begin(struct sequences *s)
         dsflow_graph_add_data(s->out, dsf_nth_data(s->in, d));
     s->version = dsf_xcalloc(ndata + 1, sizeof(*s->version));
     s->at = dsf_xcalloc(ndata + 1, sizeof(*s->at));
-    s->first =
-        dsf_xcalloc((size_t)(s->plan->nreplicas * s->plan->nchunks) * PASSES,
-                    sizeof(*s->first));
-    s->nslots = dsf_plan_key_slots(s->plan);
+    dsf_sequence_rings_init(&s->far, s->plan, s->out, "far");
 }
 
 static void end(struct sequences *s)
 {
-    for (size_t i = 0; i < s->nrings; i++)
-        free(s->rings[i].slots);
-    free(s->rings);
-    free(s->first);
+    dsf_sequence_rings_fini(&s->far);
     free(s->version);
     free(s->at);
 }
@@ -208,6 +125,8 @@ static int sequence_parallel_rewrite(const void *part,
 
     if (plan->nsequence == 1)
         return DSFLOW_UNCHANGED;
+    if (plan->shares.kind == DSF_SEQUENCE_HEADS)
+        return dsf_sequence_heads_rewrite(plan, in, out, err);
     begin(&s);
     for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i++) {
         struct dsflow_task_spec own = *t;
@@ -216,10 +135,8 @@ static int sequence_parallel_rewrite(const void *part,
             begin_program(&s);
         program = t->program;
         s.task = i;
-        if (is_placed(t))
-            own.rank =
-                (int16_t)dsf_mesh_peer(&plan->mesh, t->rank < 0 ? 0 : t->rank,
-                                       DSF_AXIS_SEQUENCE, at_of(&s, t));
+        if (dsf_sequence_is_placed(t))
+            own.rank = dsf_sequence_rank(plan, t, at_of(&s, t));
         dsf_add_mapped(out, &own, here, &s);
         dsf_asked_moved(in, out, i);
         note_writes(&s, &own);
@@ -229,10 +146,17 @@ static int sequence_parallel_rewrite(const void *part,
     return DSFLOW_OK;
 }
 
+static int sequence_parallel_decide(void *part, struct dsflow_plan *plan,
+                                    struct dsflow_err *err)
+{
+    return dsf_sequence_choose(plan, err);
+}
+
 const struct dsflow_policy dsf_policy_sequence_parallel = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "sequence_parallel",
     .summary = "tokens of each sequence on several ranks",
     .after = "tensor_parallel",
+    .decide = sequence_parallel_decide,
     .rewrite = sequence_parallel_rewrite,
 };

@@ -12,6 +12,38 @@
 #include <math.h>
 
 /* A GPU is one worker; a rank on a CPU has its share of them. */
+/* How ranks share sequences, and why so. */
+static void print_shares(const struct dsflow_plan *plan, FILE *out)
+{
+    const struct dsf_sequence_choice *s = &plan->shares;
+    const bool heads = s->kind == DSF_SEQUENCE_HEADS;
+
+    fprintf(out, "stretch %d of %d tokens of each sequence on each rank, ",
+            dsf_plan_stretches(plan) / plan->nsequence,
+            plan->sequence / dsf_plan_stretches(plan));
+    if (heads)
+        fprintf(out, "attention by heads");
+    else
+        fprintf(out, "keys of other ranks %d tile%s at a time",
+                dsf_plan_key_slots(plan) * plan->key_tiles,
+                dsf_plan_key_slots(plan) * plan->key_tiles == 1 ? "" : "s");
+    if (heads && s->imbalance > 1)
+        fprintf(out, ": a rank has up to %.2f times an even share",
+                s->imbalance);
+    if (s->chosen && s->heads > 0 && s->imbalance > 1)
+        fprintf(out,
+                "; not by heads, of which a rank would have up to %.2f times "
+                "an even share",
+                s->imbalance);
+    else if (s->chosen && s->heads > 0)
+        fprintf(out, "; a rank receives %s of %s, and %s of %s",
+                dsf_size_text(heads ? s->heads : s->keys).s,
+                heads ? "heads" : "keys",
+                dsf_size_text(heads ? s->keys : s->heads).s,
+                heads ? "keys" : "heads");
+    fputc('\n', out);
+}
+
 static void print_head(const struct dsflow_plan *plan,
                        const struct dsf_machine_model *machine,
                        const struct dsf_weights *w, FILE *out)
@@ -42,14 +74,7 @@ static void print_head(const struct dsflow_plan *plan,
         fprintf(out, "mesh    %s: %d ranks\n", dsf_mesh_text(&plan->mesh).s,
                 plan->nranks);
     if (plan->nsequence > 1)
-        fprintf(
-            out,
-            "stretch %d of %d tokens of each sequence on each rank, keys of "
-            "other ranks %d tile%s at a time\n",
-            dsf_plan_stretches(plan) / plan->nsequence,
-            plan->sequence / dsf_plan_stretches(plan),
-            dsf_plan_key_slots(plan) * plan->key_tiles,
-            dsf_plan_key_slots(plan) * plan->key_tiles == 1 ? "" : "s");
+        print_shares(plan, out);
     if (plan->key_tiles > 1)
         fprintf(out, "keys    of up to %d tiles in a task of attention\n",
                 plan->key_tiles);

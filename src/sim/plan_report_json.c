@@ -262,6 +262,21 @@ static json_t *mean_json(const struct dsflow_plan *plan,
     return one;
 }
 
+/* How ranks share sequences, and what is compared. */
+static json_t *shares_json(const struct dsflow_plan *plan)
+{
+    const struct dsf_sequence_choice *s = &plan->shares;
+    json_t *one = json_pack(
+        "{s:s, s:b, s:f}", "kind",
+        s->kind == DSF_SEQUENCE_HEADS ? "heads" : "keys", "chosen",
+        (int)s->chosen, "imbalance", s->imbalance);
+
+    json_object_set_new(one, "keys_bytes", bytes_json(s->keys));
+    if (s->heads > 0)
+        json_object_set_new(one, "heads_bytes", bytes_json(s->heads));
+    return one;
+}
+
 int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          const struct dsf_plan_facts *facts, FILE *out,
                          struct dsflow_err *err)
@@ -276,6 +291,8 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
                      mesh_json(&plan->mesh), "ranks", ranks, "tasks",
                      tasks_json(w, NULL), "data", (json_int_t)w->ndata, "edges",
                      (json_int_t)w->nedges, "bytes", moved_json(w, NULL));
+    if (plan->nsequence > 1)
+        json_object_set_new(root, "sequence", shares_json(plan));
     json_object_set_new(root, "traffic", dsf_traffic_kinds_json(w));
     if (facts->on != NULL)
         json_object_set_new(root, "on", json_string(facts->on));

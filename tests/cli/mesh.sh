@@ -33,8 +33,9 @@ END
 # Ranks that share sequences, for equal groups of tokens.
 tokens="mesh.sequence=4 batch.groups=1 batch.sequence_groups=4"
 on tokens "--executor serial" batch.groups=1 batch.sequence_groups=4
-for sets in "$tokens" "$tokens zero.stage=3 zero.keep=0 recompute.what=block" \
-    "$tokens mesh.pipeline=2 zero.stage=1"; do
+for sets in "$tokens mesh.sequence_kind=keys" \
+    "$tokens mesh.sequence_kind=heads zero.stage=3 zero.keep=0 recompute.what=block" \
+    "$tokens mesh.sequence_kind=heads mesh.pipeline=2 zero.stage=1"; do
     n=$((n + 1))
     # shellcheck disable=SC2086
     on mesh-$n "" $sets
@@ -58,9 +59,29 @@ on moved "--resume --executor serial"
 same serial moved
 
 on ring "" batch.groups=1 batch.sequence_groups=4 job.steps=3 schedule.total=10
-on ring --resume $tokens zero.stage=2 job.steps=7 schedule.total=10
+on ring --resume $tokens mesh.sequence_kind=keys zero.stage=2 job.steps=7 \
+    schedule.total=10
+on ring --resume $tokens mesh.sequence_kind=heads zero.stage=2 job.steps=9 \
+    schedule.total=10
 on ring "--resume --executor serial" batch.groups=1
 same tokens ring
+
+# Which of the two it is, and why.
+shared() {
+    kind=$1
+    shift
+    "$dsflow" plan job.toml --set mesh.sequence=4 "$@" > out 2> /dev/null ||
+        fault "no plan by $kind: $(cat out)"
+    grep -q "$kind" out || fault "by $kind: $(grep stretch out)"
+}
+shared "attention by heads; a rank receives [0-9.]* [KM]iB of heads, and [0-9.]* [KM]iB of keys"
+shared "keys of other ranks [0-9]* tiles at a time; a rank receives" --set model.window=5
+shared "attention by heads: a rank has up to 1.50 times an even share" \
+    --set mesh.sequence=3 --set batch.sequence=48 --set mesh.sequence_kind=heads
+shared "not by heads, of which a rank would have up to 1.50 times an even share" \
+    --set mesh.sequence=3 --set batch.sequence=48
+"$dsflow" plan job.toml --set mesh.sequence=4 --json 2> /dev/null |
+    grep -q '"kind": "heads"' || fault "no kind in the plan as JSON"
 
 # Parts of tensors: other sums, so nearly the same loss, and the same bits for
 # the same number of parts.

@@ -161,7 +161,9 @@ wrong 2 "--set: batch: sequence_groups: 6: expected mesh.sequence, 2, times a po
     run job.toml --set mesh.sequence=2 --set batch.sequence_groups=6
 wrong 2 "--set: batch: groups: 2: expected mesh.data, 1, where mesh.sequence is 2 or more" \
     run job.toml --set mesh.sequence=2 --set batch.groups=2
-set_wrong mesh.sequence_kind heads 'mesh: sequence_kind: "heads": expected auto or keys'
+set_wrong mesh.sequence_kind ring 'mesh: sequence_kind: "ring": expected auto, keys or heads'
+wrong 2 '--set: mesh: sequence_kind: "heads": expected a mesh.sequence of at most 2, as there are heads of queries, not 3' \
+    run job.toml --set mesh.sequence=3 --set mesh.sequence_kind=heads
 set_wrong mesh.data 3 "mesh: data: 3: expected a divisor of the 4 micro-batches of a step (batch: sequences / micro)"
 set_wrong mesh.data 0 "mesh: data: 0: expected a whole number, 1 to 1024"
 set_wrong mesh.expert 2 "mesh: expert: unknown key"

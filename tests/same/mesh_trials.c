@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Ranks that share sequences have heads. */
+#define HEADS "mesh.sequence_kind=heads mesh.sequence="
 #define ALL_CPU                                                                \
     "offload.optimizer=cpu offload.params=cpu offload.gradients=cpu "          \
     "offload.activations=cpu"
@@ -266,6 +268,43 @@ const char *const mesh_trials[] = {
     "mixed mesh.sequence=2 mesh.data=2 zero.stage=2 recompute.what=block "
     "precision.compute=fp16" FEW,
 
+    /* By heads: even ones, one each, uneven ones, and of several ranks that use
+     * the same heads of keys, as many of each or not. */
+    "gpt2 " HEADS "2" FEW,
+    "gpt2 " HEADS "4 zero.stage=3 zero.keep=0" FEW,
+    "gpt2 " HEADS "3 model.context=96 zero.stage=1" FEW,
+    "llama " HEADS "8 model.context=64 zero.stage=2 zero.reduce=micro" FEW,
+    "llama " HEADS "4 model.kv_heads=2 batch.sequence_groups=8 "
+    "model.context=64 mesh.key_slots=1 recompute.what=attention" FEW,
+    "llama " HEADS "3 model.kv_heads=2 batch.sequence_groups=12 "
+    "model.context=96 mesh.data=2 zero.stage=3 zero.keep=0" FEW,
+    "llama " HEADS "8 model.kv_heads=1 model.context=64 model.layers=2" FEW,
+    "llama " HEADS "2 mesh.tensor=4 model.context=64 recompute.what=block" FEW,
+    "llama " HEADS "4 mesh.tensor=2 mesh.pipeline=2 zero.stage=1 "
+    "model.context=64 batch.order=layer_major" FEW,
+    "gpt2 " HEADS "4 mesh.pipeline=2 pipeline.schedule=zero_bubble "
+    "recompute.what=block mesh.data=2 zero.stage=2" FEW,
+    "gpt2 " HEADS "2 mesh.pipeline=2 pipeline.schedule=interleaved "
+    "batch.sequence_groups=4 pipeline.strict=true" FEW,
+    "llama " HEADS "4 model.tied=true " ALL_CPU FEW,
+    "gpt2 " HEADS "2 mesh.data=2 zero.stage=2 " ALL_NVME FEW,
+    "llama " HEADS "4 model.context=64 model.window=18 "
+    "model.window_layers=1-3 recompute.what=attention mesh.pipeline=2" FEW,
+    "llama " HEADS "8 model.context=128 model.window=18 "
+    "model.layers=2" FEW,
+    "gpt2 " HEADS "2 " GRADS("int8") PARAMS("int8") "zero.stage=3 "
+                                                    "mesh.data=2" FEW,
+    "gpt2 " HEADS "2 " HALVED "zero.stage=2 mesh.pipeline=2" FEW,
+    "gpt2 " GATED HEADS "2 zero.stage=1" FEW,
+    "mixed " HEADS "4 mesh.data=2 zero.stage=2 recompute.what=block "
+    "precision.compute=fp16" FEW,
+    "llama " LAID "mode=bigbird " LAYOUT "num_sliding_window_blocks=1 " LAYOUT
+    "different_layout_per_head=true " HEADS "4" FEW,
+    "llama " LAID "mode=bigbird " LAYOUT "num_sliding_window_blocks=1 " LAYOUT
+    "different_layout_per_head=true batch.tile=16 mesh.tensor=2 " HEADS "4" FEW,
+    "gpt2 " LAID "mode=fixed " LAYOUT "num_local_blocks=2 batch.tile=16 " HEADS
+    "2 recompute.what=attention" FEW,
+
     /* Layouts, of four tiles or more: of some layers, unlike in each layer and
      * head, and with a window. */
     "gpt2 " LAID "mode=fixed " LAYOUT "num_local_blocks=2 mesh.data=2 "
@@ -302,6 +341,9 @@ const char *const mesh_trials[] = {
     "mixed " KEYS(3) "model.window=18 mesh.data=2 zero.stage=3 zero.keep=0 "
                      "precision.compute=bf16" FEW,
     "gpt2 " KEYS(2) ALL_NVME FEW,
+    "gpt2 " KEYS(4) HEADS "2 mesh.key_slots=1 " ALL_NVME FEW,
+    "llama " KEYS(2) HEADS "4 model.kv_heads=2 mesh.tensor=2 "
+                     "recompute.what=attention zero.stage=3" FEW,
     "gpt2 " KEYS(4) "mesh.sequence=2 " ALL_NVME FEW,
     "llama " KEYS(2) "mesh.sequence=2 mesh.tensor=2 zero.stage=3 "
                      "mesh.key_slots=1 precision.compute=bf16" FEW,
@@ -634,6 +676,10 @@ char *random_trial(struct dice *d, bool on_gpus)
 #define ADD(...) at += snprintf(text + at, 1000 - (size_t)at, __VA_ARGS__)
     ADD("%s mesh.data=%d mesh.pipeline=%d mesh.tensor=%d mesh.sequence=%d",
         is_llama ? "llama" : "gpt2", data, pipeline, tensor, sequence);
+    if (sequence > 1)
+        ADD(" mesh.sequence_kind=%s",
+            sequence * tensor <= (is_llama ? 8 : 4) ? PICK(d, "heads", "keys")
+                                                    : "keys");
     ADD(" batch.sequences=%d batch.micro=%d batch.groups=%d batch.tile=%s",
         data * turns * micro, micro,
         data * (sequence > 1 ? 1 : roll_power(d, turns, 8)),

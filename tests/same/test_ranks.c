@@ -79,6 +79,12 @@ static void a_task_touches_the_memory_of_its_rank(void **state)
         "gpt2 mesh.sequence=4 mesh.data=2 zero.stage=3 zero.keep=0",
         "llama mesh.sequence=2 mesh.tensor=2 mesh.pipeline=2 zero.stage=1 "
         "recompute.what=attention",
+        "llama mesh.sequence_kind=heads mesh.sequence=4 mesh.tensor=2 "
+        "mesh.pipeline=2 zero.stage=2 recompute.what=attention",
+        "gpt2 mesh.sequence_kind=heads mesh.sequence=3 model.context=96 "
+        "mesh.data=2 zero.stage=3 zero.keep=0",
+        "llama mesh.sequence_kind=heads mesh.sequence=8 model.context=64 "
+        "model.kv_heads=2",
     };
 
     for (unsigned i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
@@ -472,7 +478,9 @@ static void keys_go_once_to_each_rank_that_sees_them(void **state)
         struct trial t;
         double stretch;
 
-        snprintf(text, sizeof(text), LONG "mesh.sequence=%d batch.sequence=%d",
+        snprintf(text, sizeof(text),
+                 LONG "mesh.sequence_kind=keys mesh.sequence=%d "
+                      "batch.sequence=%d",
                  n, tokens);
         plan_trial(&t, text);
         stretch = (double)tokens / (2 * n) * t.model.dims.width * 4;
@@ -487,6 +495,90 @@ static void keys_go_once_to_each_rank_that_sees_them(void **state)
                         (n - 1 + r) * stretch);
         }
         end_trial(&t);
+    }
+}
+
+/* What the others have of the queries, keys and values of a rank's heads, and
+ * of the outputs of its tokens: (q + 2 kv + out) (n / P) (P - 1) / P numbers.
+ * Back the gradients of all of them, and a number of each head (delta). Of two
+ * ranks that have the same head of keys each gets all keys of it, but the
+ * queries of half of the tokens, its own among them. */
+static void heads_are_exchanged_once_in_each_direction(void **state)
+{
+    static const int by[] = { 2, 4, 8 };
+
+    for (unsigned i = 0; i < sizeof(by) / sizeof(*by); i++) {
+        const double n = by[i], part = 1024 / n * 4;
+        double most = 0;
+        char text[200];
+        struct trial t;
+
+        snprintf(text, sizeof(text),
+                 LONG "mesh.sequence_kind=heads mesh.sequence=%d", by[i]);
+        plan_trial(&t, text);
+        for (int r = 0; r < by[i]; r++) {
+            const struct dsf_dims *d = &t.model.dims;
+            const double teams = n < d->kv_heads ? n : d->kv_heads;
+            const double heads = part * (teams - 1) / teams * d->heads;
+            const double queries = heads * d->head_dim;
+            const double keys =
+                part * (n - 1) / teams * 2 * d->kv_heads * d->head_dim;
+            const double sums =
+                keys_received(&t, r, DSFLOW_BACKWARD, &dsf_op_reduce);
+            const double back = keys_received(&t, r, DSFLOW_BACKWARD,
+                                              &dsf_op_all_to_all_heads);
+
+            assert_true(keys_received(&t, r, DSFLOW_FORWARD,
+                                      &dsf_op_all_to_all_heads) ==
+                        2 * queries + keys);
+            /* Of two ranks gradients of keys are received to be summed. */
+            assert_true(back + sums <= 2 * queries + heads + keys);
+            assert_true(n > teams || (sums == 0 && back == 2 * queries + heads +
+                                                               keys));
+            most = sums > most ? sums : most;
+        }
+        assert_true(n <= t.model.dims.kv_heads || most > 0);
+        end_trial(&t);
+    }
+}
+
+/* All that rank `r` receives of others in a layer and direction. */
+static double layer_received(const struct trial *t, int r, uint8_t pass)
+{
+    double bytes = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t->graph); i++) {
+        const struct dsflow_task_spec *task = dsf_nth_task(t->graph, i);
+
+        for (unsigned p = 0;
+             p < task->ndata && task->rank == r && task->layer == 1 &&
+             task->pass == pass && task->microbatch >= 0 &&
+             task->program == DSFLOW_STEP;
+             p++)
+            bytes += dsf_task_moves(t->graph, task, p);
+    }
+    return bytes;
+}
+
+static void heads_move_less_than_parts_of_tensors(void **state)
+{
+    for (int n = 2; n <= 8; n *= 2) {
+        struct trial heads, tensor;
+        char text[200];
+
+        snprintf(text, sizeof(text),
+                 LONG "model.kv_heads=8 mesh.sequence_kind=heads "
+                      "mesh.sequence=%d",
+                 n);
+        plan_trial(&heads, text);
+        snprintf(text, sizeof(text), LONG "model.kv_heads=8 mesh.tensor=%d", n);
+        plan_trial(&tensor, text);
+        for (int r = 0; r < n; r++)
+            for (uint8_t pass = DSFLOW_FORWARD; pass <= DSFLOW_BACKWARD; pass++)
+                assert_true(layer_received(&heads, r, pass) * n / 2 <
+                            layer_received(&tensor, r, pass));
+        end_trial(&heads);
+        end_trial(&tensor);
     }
 }
 
@@ -514,7 +606,7 @@ static void ranks_divide_the_activations_of_a_sequence(void **state)
     struct trial one, four;
 
     plan_trial(&one, LONG "batch.sequence_groups=4");
-    plan_trial(&four, LONG "mesh.sequence=4");
+    plan_trial(&four, LONG "mesh.sequence=4 mesh.sequence_kind=keys");
     for (int r = 0; r < 4; r++) {
         const double part = layers_on(&one, 0, false) / 4;
 
@@ -747,6 +839,8 @@ int main(void)
         cmocka_unit_test(coded_parameters_go_by_levels),
         cmocka_unit_test(one_f_one_b_keeps_what_is_left_of_the_pipeline),
         cmocka_unit_test(keys_go_once_to_each_rank_that_sees_them),
+        cmocka_unit_test(heads_are_exchanged_once_in_each_direction),
+        cmocka_unit_test(heads_move_less_than_parts_of_tensors),
         cmocka_unit_test(ranks_divide_the_activations_of_a_sequence),
         cmocka_unit_test(a_process_alone_makes_its_part_of_the_whole),
     };

@@ -1,0 +1,587 @@
+/* sequence_heads.c - attention by heads on the ranks that share sequences
+ * (Jacobs et al. 2023, "DeepSpeed Ulysses"; plan/heads.h says who has which).
+ *
+ * A task is done by the rank that has the tokens of its tile, but for
+ * attention: that is as many tasks as there are teams, each with its heads.
+ * What other segments leave for it is given to the ranks of the heads at once,
+ * and stands there as long as it would otherwise with the tokens; what it
+ * leaves is given back before a task of other segments reads it.
+ *
+ * Sums over groups of gradients of keys are done where the heads are, in the
+ * same tree (reference_sequence.c). Where a team has several ranks, each of
+ * them sums what its groups leave, if that is a part of the tree, and the rank
+ * of the keys the rest.
+ */
+#include "policies/sequence_private.h"
+
+#include "base/alloc.h"
+#include "graph/asked.h"
+#include "plan/heads.h"
+#include "plan/sight.h"
+#include "plan/stretch.h"
+#include "policies/ring_class.h"
+#include "segments/segment.h"
+#include "tasks/attention_layout.h"
+#include "tasks/bind.h"
+#include "tasks/tasks.h"
+
+#include <dsflow/rewrite.h>
+
+#include <stdlib.h>
+
+/* What one rank has of a piece of data, its heads. */
+struct part {
+    dsflow_data_id id;
+    int64_t elems; /* 0: it is not made yet */
+};
+
+/* A piece of data that tasks of attention use. */
+struct headed {
+    bool is;
+    uint8_t port;           /* DSFLOW_ATTENTION_… */
+    bool read_whole;        /* by other tasks, which do not write it */
+    bool apart;             /* what parts have is newer than the whole */
+    int32_t group;          /* of the queries whose task wrote it last */
+    struct part *parts;     /* [nsequence] */
+    dsflow_data_id *latest; /* [teams]: what is given back */
+};
+
+struct heads {
+    const struct dsflow_plan *plan;
+    struct dsflow_graph *in, *out;
+    struct headed *data; /* by data of `in` */
+    dsflow_data_id *is;  /* by data: where the whole stands in `out` */
+    struct dsf_sequence_rings whole;
+    dsflow_data_id *ports;
+    size_t cap_ports;
+};
+
+static bool is_attention(const struct dsflow_task_spec *t)
+{
+    return t->op == &dsf_op_attention_forward ||
+           t->op == &dsf_op_attention_backward_input;
+}
+
+static const struct dsflow_tile *tile_of(const struct dsflow_task_spec *t)
+{
+    return t->args;
+}
+
+static bool is_of_keys(unsigned port)
+{
+    return port == DSFLOW_ATTENTION_KV || port == DSFLOW_ATTENTION_DKV;
+}
+
+/* Rows of what a task has on a port of attention: of keys, those of all tiles
+ * that stand in one buffer (plan/key_tiles.h). */
+static int32_t rows_of(const struct dsflow_task_spec *t, unsigned port)
+{
+    const struct dsflow_qkv_args *a = t->args;
+
+    return is_of_keys(port) && dsf_segment_of_op(t->op) == &dsf_segment_qkv &&
+                   a->kv_rows > 0
+               ? a->kv_rows
+               : tile_of(t)->rows;
+}
+
+/* Is all of a buffer of keys there, which has tile after tile? */
+static bool is_full(const struct dsflow_task_spec *t, unsigned port)
+{
+    const struct dsflow_qkv_args *a = t->args;
+
+    return rows_of(t, port) == tile_of(t)->rows ||
+           a->kv_at + tile_of(t)->rows == a->kv_rows;
+}
+
+static struct dsf_heads heads_of(const struct heads *s,
+                                 const struct dsflow_task_spec *t)
+{
+    return dsf_heads_of(s->plan, tile_of(t)->kv_heads);
+}
+
+static int32_t group_of(const struct heads *s, const struct dsflow_task_spec *t)
+{
+    return dsf_plan_sequence_group(s->plan, t->tile);
+}
+
+static int16_t rank_of(const struct heads *s, const struct dsflow_task_spec *t,
+                       int32_t at)
+{
+    return dsf_sequence_rank(s->plan, t, at);
+}
+
+/* --- what ranks have ------------------------------------------------------ */
+
+static bool is_key_sum(const struct heads *s, const struct dsflow_task_spec *t)
+{
+    return t->op == &dsf_op_reduce && s->data[t->data[1].i].is;
+}
+
+static void mark(struct heads *s, dsflow_data_id id, unsigned port)
+{
+    s->data[id.i].is = true;
+    s->data[id.i].port = (uint8_t)port;
+}
+
+/* Tasks of attention stand before the sums of what they leave. */
+static void find_headed(struct heads *s)
+{
+    const struct dsflow_task_spec *t;
+
+    for (uint32_t i = 0; (t = dsf_nth_task(s->in, i)) != NULL; i++) {
+        for (unsigned k = 0; is_attention(t) && k < t->ndata; k++)
+            if (dsflow_task_port(t, k) != DSFLOW_ATTENTION_LAYOUT)
+                mark(s, t->data[k], dsflow_task_port(t, k));
+        if (is_key_sum(s, t))
+            mark(s, t->data[0], DSFLOW_ATTENTION_DKV);
+    }
+    for (uint32_t i = 0; (t = dsf_nth_task(s->in, i)) != NULL; i++)
+        for (unsigned k = 0; !is_attention(t) && k < t->ndata; k++)
+            if (dsflow_task_access(t, k) == DSFLOW_R)
+                s->data[t->data[k].i].read_whole = true;
+}
+
+/* Layers that outputs of attention, which are given back soon, take turns for.
+ * What is computed again stands in buffers that pass by already. */
+enum { PASSING = 2 };
+
+static void name_passing(const struct heads *s,
+                         const struct dsflow_task_spec *t,
+                         const struct dsflow_data_spec *spec, char *name,
+                         size_t size)
+{
+    const struct dsflow_plan *plan = s->plan;
+
+    if (t->pass == DSFLOW_BACKWARD)
+        snprintf(name, size, "%s", spec->name);
+    else
+        snprintf(name, size, "%s.l%d.c%d.t%d.p%d",
+                 dsf_ring_name(spec->ring_class).s, (int)(t->layer % PASSING),
+                 (int)(dsflow_plan_chunk_of(plan, t->layer) / plan->nstages),
+                 (int)t->tile,
+                 (int)dsf_mesh_at(&plan->mesh, t->rank < 0 ? 0 : t->rank,
+                                  DSF_AXIS_TENSOR));
+}
+
+/* What the rank at coordinate `at` has of data `id`: a matrix of these sizes.
+ */
+static dsflow_data_id part_of(struct heads *s, const struct dsflow_task_spec *t,
+                              dsflow_data_id id, int32_t at, int64_t rows,
+                              int64_t cols)
+{
+    struct headed *of = &s->data[id.i];
+    struct dsflow_data_spec spec = *dsflow_graph_data(s->in, id);
+    struct part *part;
+    char name[96];
+
+    if (of->parts == NULL)
+        of->parts = dsf_xcalloc((size_t)s->plan->nsequence, sizeof(*of->parts));
+    part = &of->parts[at];
+    if (part->elems == rows * cols)
+        return part->id;
+    if (of->port == DSFLOW_ATTENTION_ATT)
+        name_passing(s, t, &spec, name, sizeof(name));
+    else
+        snprintf(name, sizeof(name), "%s", spec.name);
+    spec.elems = rows * cols;
+    spec.ndims = 2;
+    spec.dims[0] = rows;
+    spec.dims[1] = cols;
+    part->elems = spec.elems;
+    return part->id = dsflow_rewrite_named(s->out, &spec, "%s.h%d.z%lld", name,
+                                           (int)at, (long long)spec.elems);
+}
+
+/* How heads stand in data of a port: of `rows` rows. */
+static struct dsf_heads_args layout_of(const struct dsflow_tile *t,
+                                       const struct dsf_heads *h, unsigned port,
+                                       int32_t rows)
+{
+    const int32_t queries = t->heads / t->kv_heads;
+    struct dsf_heads_args a = { .rows = rows,
+                                .runs = 1,
+                                .heads = t->kv_heads,
+                                .size = queries * t->head_dim,
+                                .members = h->teams,
+                                .take = -1 };
+
+    if (is_of_keys(port)) {
+        a.runs = 2;
+        a.size = t->head_dim;
+    } else if (port == DSFLOW_ATTENTION_DELTA) {
+        a.size = queries;
+    }
+    return a;
+}
+
+/* From now on the team's heads of it are `id`. */
+static void note_latest(struct headed *of, const struct dsf_heads *h,
+                        int32_t team, dsflow_data_id id)
+{
+    if (of->latest == NULL)
+        of->latest = dsf_xcalloc((size_t)h->ranks, sizeof(*of->latest));
+    of->latest[team] = id;
+    of->apart = true;
+}
+
+/* --- what moves ----------------------------------------------------------- */
+
+/* Of what `t` left whole, which stands at `whole`, give one rank its heads. */
+static void give(struct heads *s, const struct dsflow_task_spec *t,
+                 dsflow_data_id id, dsflow_data_id whole,
+                 const struct dsf_heads_args *a, int32_t at)
+{
+    const dsflow_data_id part =
+        part_of(s, t, id, at, a->rows, dsf_heads_elems(a, 1) / a->rows);
+
+    dsf_add_like(s->out, t, &dsf_op_all_to_all_heads, a, rank_of(s, t, at), 1,
+                 2, (dsflow_data_id[]){ part, whole });
+}
+
+/* Does attention read it? What it leaves may be changed in its place then. */
+static bool is_given(unsigned port)
+{
+    return port == DSFLOW_ATTENTION_Q || port == DSFLOW_ATTENTION_KV ||
+           port == DSFLOW_ATTENTION_DATT || port == DSFLOW_ATTENTION_DELTA;
+}
+
+/* Queries and what is of them go to the rank of the team that has their group;
+ * keys and values to all of it. */
+static void give_all(struct heads *s, const struct dsflow_task_spec *t,
+                     dsflow_data_id id, dsflow_data_id whole)
+{
+    const struct headed *of = &s->data[id.i];
+    const struct dsf_heads h = heads_of(s, t);
+    struct dsf_heads_args a =
+        layout_of(tile_of(t), &h, of->port, rows_of(t, of->port));
+
+    for (int32_t at = 0; at < h.ranks; at++) {
+        a.take = dsf_heads_team_of(&h, at);
+        if (of->port == DSFLOW_ATTENTION_KV ||
+            dsf_heads_at(&h, a.take, group_of(s, t)) == at)
+            give(s, t, id, whole, &a, at);
+    }
+}
+
+/* Put what ranks have of `id` together for `t`, which reads it. */
+static void take_back(struct heads *s, const struct dsflow_task_spec *t,
+                      dsflow_data_id id)
+{
+    struct headed *of = &s->data[id.i];
+    const struct dsf_heads h = heads_of(s, t);
+    const struct dsf_heads_args a =
+        layout_of(tile_of(t), &h, of->port, rows_of(t, of->port));
+
+    dsf_grow(&s->ports, &s->cap_ports, (size_t)h.teams + 1, sizeof(*s->ports));
+    s->ports[0] = s->is[id.i];
+    for (int32_t team = 0; team < h.teams; team++)
+        s->ports[team + 1] = of->latest[team];
+    dsf_add_like(s->out, t, &dsf_op_all_to_all_heads, &a, t->rank, 1,
+                 (uint32_t)h.teams + 1, s->ports);
+    of->apart = false;
+}
+
+/* --- attention ------------------------------------------------------------ */
+
+/* What a team does of a task of attention; false: nothing. */
+static bool see_heads(const struct heads *s, const struct dsflow_task_spec *t,
+                      const struct dsf_heads *h, int32_t team,
+                      struct dsflow_attention_args *a)
+{
+    const int32_t first = dsf_heads_first(h->heads, h->teams, team);
+    const int32_t queries = a->tile.heads / a->tile.kv_heads;
+    int32_t number;
+
+    a->tile.kv_heads = dsf_heads_first(h->heads, h->teams, team + 1) - first;
+    a->tile.heads = a->tile.kv_heads * queries;
+    if (a->block == 0)
+        return true;
+    dsf_attention_lay_out(dsf_plan_layout_of(s->plan, t->layer, &number),
+                          a->head + first * queries, a);
+    /* Nothing is added, but the first of several tasks writes all the same. */
+    return a->block == 0 || a->seen > 0 || t->fresh != 0 ||
+           (t->op == &dsf_op_attention_forward && a->last);
+}
+
+/* Rows of the buffer of keys of a task of attention, as a rank has been given
+ * it: the task need not take all of them. */
+static int64_t keys_of(const struct heads *s, const struct dsflow_task_spec *t,
+                       int32_t at)
+{
+    unsigned i = 0;
+
+    while (dsflow_task_port(t, i) != DSFLOW_ATTENTION_KV)
+        i++;
+    return dsflow_graph_data(s->out, s->data[t->data[i].i].parts[at].id)
+        ->dims[0];
+}
+
+static void attend(struct heads *s, const struct dsflow_task_spec *t,
+                   const struct dsf_heads *h, int32_t team, int32_t at)
+{
+    struct dsflow_attention_args a =
+        *(const struct dsflow_attention_args *)t->args;
+    struct dsflow_need need[DSFLOW_ATTENTION_NPORTS] = { { 0 } };
+    struct dsflow_task_spec own = *t;
+    unsigned n = 0;
+    int64_t rows;
+
+    if (!see_heads(s, t, h, team, &a))
+        return;
+    (void)dsf_attention_needs(t->op, &a, need, NULL);
+    dsf_grow(&s->ports, &s->cap_ports, t->ndata, sizeof(*s->ports));
+    own.rank = rank_of(s, t, at);
+    own.args = &a;
+    for (unsigned i = 0; i < t->ndata; i++) {
+        const unsigned port = dsflow_task_port(t, i);
+
+        if (port == DSFLOW_ATTENTION_LAYOUT) {
+            if (a.block == 0)
+                own.without |= 1u << port;
+            else
+                s->ports[n++] = t->data[i];
+            continue;
+        }
+        rows = is_of_keys(port) ? keys_of(s, t, at) : need[port].rows;
+        s->ports[n] = part_of(s, t, t->data[i], at, rows, need[port].cols);
+        if (dsflow_task_access(t, i) & DSFLOW_W) {
+            note_latest(&s->data[t->data[i].i], h, team, s->ports[n]);
+            s->data[t->data[i].i].group = group_of(s, t);
+        }
+        n++;
+    }
+    own.data = s->ports;
+    own.ndata = n;
+    dsflow_graph_add_task(s->out, &own);
+}
+
+static void attend_all(struct heads *s, const struct dsflow_task_spec *t)
+{
+    const struct dsf_heads h = heads_of(s, t);
+
+    for (int32_t team = 0; team < h.teams; team++)
+        attend(s, t, &h, team, dsf_heads_at(&h, team, group_of(s, t)));
+}
+
+/* --- sums of gradients of keys ---------------------------------------------
+ */
+
+/* What a task sums up, for one team: terms[i] is of data[i + 1] of the task. */
+struct sum {
+    const struct dsflow_task_spec *task;
+    int32_t team;
+    uint32_t n;
+    dsflow_data_id *terms;
+    int32_t *at; /* [n]: the coordinates of their ranks, which rise */
+};
+
+/* Terms from the `i`-th on that are of one rank. */
+static uint32_t run_of(const struct sum *sum, uint32_t i)
+{
+    uint32_t n = 1;
+
+    while (i + n < sum->n && sum->at[i + n] == sum->at[i])
+        n++;
+    return n;
+}
+
+/* Are the sums of what each rank has parts of the tree of pairs? All ranks have
+ * as many terms, a power of two, but for the last one, which may have fewer. */
+static bool are_subtrees(const struct sum *sum)
+{
+    const uint32_t each = run_of(sum, 0);
+
+    for (uint32_t i = 0, n; i < sum->n; i += n) {
+        n = run_of(sum, i);
+        if (n > each || (n < each && i + n < sum->n))
+            return false;
+    }
+    return each == sum->n || (each & (each - 1)) == 0;
+}
+
+static void add_sum(struct heads *s, const struct dsflow_task_spec *t,
+                    int16_t rank, dsflow_data_id into, uint32_t n,
+                    const dsflow_data_id *terms)
+{
+    const struct dsf_sum_args args = {
+        .elems = dsflow_graph_data(s->out, into)->elems
+    };
+
+    dsf_grow(&s->ports, &s->cap_ports, (size_t)n + 1, sizeof(*s->ports));
+    s->ports[0] = into;
+    for (uint32_t i = 0; i < n; i++)
+        s->ports[i + 1] = terms[i];
+    dsf_add_like(s->out, t, &dsf_op_reduce, &args, rank, 1, n + 1, s->ports);
+}
+
+/* Beside the term, which is a buffer of a ring: a buffer for the sum of some.
+ */
+static dsflow_data_id beside(struct heads *s, dsflow_data_id term)
+{
+    struct dsflow_data_spec spec = *dsflow_graph_data(s->out, term);
+
+    return dsflow_rewrite_named(s->out, &spec, "%s.share", spec.name);
+}
+
+/* Each rank sums what it has, where that is a part of the tree. */
+static void sum_shares(struct heads *s, struct sum *sum)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0, run; i < sum->n; i += run, n++) {
+        run = run_of(sum, i);
+        sum->at[n] = sum->at[i];
+        if (run == 1) {
+            sum->terms[n] = sum->terms[i];
+            continue;
+        }
+        const dsflow_data_id into = beside(s, sum->terms[i]);
+
+        add_sum(s, sum->task, rank_of(s, sum->task, sum->at[i]), into, run,
+                sum->terms + i);
+        sum->terms[n] = into;
+    }
+    sum->n = n;
+}
+
+/* The sum of a team: by the rank that has all terms, or by that of the keys. */
+static dsflow_data_id sum_team(struct heads *s, struct sum *sum)
+{
+    const struct dsflow_task_spec *t = sum->task;
+    struct dsflow_data_spec spec = *dsflow_graph_data(s->in, t->data[0]);
+    const struct dsflow_data_spec *term =
+        dsflow_graph_data(s->out, sum->terms[0]);
+    const int64_t rows = term->dims[0], cols = term->dims[1];
+    dsflow_data_id into;
+
+    if (run_of(sum, 0) == sum->n) {
+        into = part_of(s, t, t->data[0], sum->at[0], rows, cols);
+        add_sum(s, t, rank_of(s, t, sum->at[0]), into, sum->n, sum->terms);
+        return into;
+    }
+    if (are_subtrees(sum))
+        sum_shares(s, sum);
+    spec.elems = rows * cols;
+    spec.ndims = 2;
+    spec.dims[0] = rows;
+    spec.dims[1] = cols;
+    into = dsflow_rewrite_named(s->out, &spec, "%s.team%d.z%lld", spec.name,
+                                (int)sum->team, (long long)spec.elems);
+    add_sum(s, t, rank_of(s, t, dsf_plan_sequence_at(s->plan, t->tile)), into,
+            sum->n, sum->terms);
+    return into;
+}
+
+static void sum_all(struct heads *s, const struct dsflow_task_spec *t)
+{
+    const struct dsf_heads h =
+        dsf_heads_of(s->plan, dsf_heads_of_layer(s->plan, t->layer));
+    struct sum sum = { .task = t };
+
+    sum.terms = dsf_xcalloc(t->ndata, sizeof(*sum.terms));
+    sum.at = dsf_xcalloc(t->ndata, sizeof(*sum.at));
+    for (sum.team = 0; sum.team < h.teams; sum.team++) {
+        sum.n = t->ndata - 1;
+        for (uint32_t i = 0; i < sum.n; i++) {
+            const struct headed *of = &s->data[t->data[i + 1].i];
+
+            sum.terms[i] = of->latest[sum.team];
+            sum.at[i] = dsf_heads_at(&h, sum.team, of->group);
+        }
+        note_latest(&s->data[t->data[0].i], &h, sum.team, sum_team(s, &sum));
+    }
+    free(sum.terms);
+    free(sum.at);
+}
+
+/* --- all else --------------------------------------------------------------
+ */
+
+/* Is it only written to be given to the ranks of the heads? Then it passes by.
+ */
+static bool passes_by(const struct headed *of)
+{
+    return of->is && !of->read_whole &&
+           (of->port == DSFLOW_ATTENTION_Q || of->port == DSFLOW_ATTENTION_KV);
+}
+
+static dsflow_data_id whole_of(void *heads, const struct dsflow_task_spec *t,
+                               unsigned i)
+{
+    struct heads *s = heads;
+    const dsflow_data_id id = t->data[i];
+
+    if (dsflow_task_access(t, i) == DSFLOW_W && passes_by(&s->data[id.i]))
+        s->is[id.i] =
+            dsf_sequence_next(&s->whole, t, dsflow_graph_data(s->in, id),
+                              id.i + 1, 0)
+                ->id;
+    return s->is[id.i];
+}
+
+static void place(struct heads *s, const struct dsflow_task_spec *t, uint32_t i)
+{
+    struct dsflow_task_spec own = *t;
+
+    if (dsf_sequence_is_placed(t))
+        own.rank = rank_of(s, t, dsf_plan_sequence_at(s->plan, t->tile));
+    for (unsigned k = 0; k < t->ndata; k++)
+        if (dsflow_task_access(t, k) & DSFLOW_R && s->data[t->data[k].i].apart)
+            take_back(s, &own, t->data[k]);
+    dsf_add_mapped(s->out, &own, whole_of, s);
+    dsf_asked_moved(s->in, s->out, i);
+    for (unsigned k = 0; k < t->ndata; k++) {
+        struct headed *of = &s->data[t->data[k].i];
+
+        if (!of->is || !(dsflow_task_access(t, k) & DSFLOW_W))
+            continue;
+        of->apart = false;
+        if (is_given(of->port) && is_full(t, of->port))
+            give_all(s, &own, t->data[k], s->is[t->data[k].i]);
+    }
+}
+
+static void begin(struct heads *s)
+{
+    const uint32_t ndata = dsflow_graph_ndata(s->in);
+
+    dsf_rewrite_programs(s->in, s->out);
+    s->data = dsf_xcalloc((size_t)ndata + 1, sizeof(*s->data));
+    s->is = dsf_xcalloc((size_t)ndata + 1, sizeof(*s->is));
+    for (uint32_t d = 0; d < ndata; d++)
+        s->is[d] = dsflow_graph_add_data(s->out, dsf_nth_data(s->in, d));
+    dsf_sequence_rings_init(&s->whole, s->plan, s->out, "whole");
+    find_headed(s);
+}
+
+static void end(struct heads *s)
+{
+    for (uint32_t d = 0; d < dsflow_graph_ndata(s->in); d++) {
+        free(s->data[d].parts);
+        free(s->data[d].latest);
+    }
+    dsf_sequence_rings_fini(&s->whole);
+    free(s->data);
+    free(s->is);
+    free(s->ports);
+}
+
+int dsf_sequence_heads_rewrite(const struct dsflow_plan *plan,
+                               struct dsflow_graph *in,
+                               struct dsflow_graph *out, struct dsflow_err *err)
+{
+    struct heads s = { .plan = plan, .in = in, .out = out };
+    const struct dsflow_task_spec *t;
+
+    begin(&s);
+    for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i++)
+        if (is_attention(t))
+            attend_all(&s, t);
+        else if (is_key_sum(&s, t))
+            sum_all(&s, t);
+        else
+            place(&s, t, i);
+    end(&s);
+    dsf_asked_go_on(in, out);
+    return DSFLOW_OK;
+}
