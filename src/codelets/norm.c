@@ -87,6 +87,23 @@ static void clip_cpu(const struct dsflow_call *call)
 
 DSF_CODELET(clip, .cpu = clip_cpu, .trials = &dsf_trials_clip);
 
+static void clip_group_cpu(const struct dsflow_call *call)
+{
+    const struct dsf_clip_group_args *a = call->args;
+    const struct dsflow_control *c = call->bufs[0].ptr;
+    const double norm = (double)a->groups *
+                        sqrt(*(const double *)call->bufs[2].ptr) /
+                        c->loss_scale;
+    const double ratio = isfinite(norm) ? a->limit / (norm + 1e-6) : NAN;
+
+    if (!(ratio >= 1))
+        dsf_scale((float *)call->bufs[1].ptr + a->at, (float)ratio,
+                  (size_t)a->elems);
+}
+
+DSF_CODELET(clip_group, .cpu = clip_group_cpu,
+            .trials = &dsf_trials_clip_group);
+
 bool dsf_takes_few(const struct dsflow_op *op)
 {
     return op == &dsf_op_sum || op == &dsf_op_sum_each || op == &dsf_op_clip ||

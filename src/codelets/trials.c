@@ -364,6 +364,39 @@ static int fill_clip(const struct dsflow_op *op, uint64_t seed, unsigned port,
 const struct dsflow_trials dsf_trials_clip = { .make = make_clip,
                                                .fill = fill_clip };
 
+static int make_clip_group(const struct dsflow_op *op, uint64_t seed,
+                           struct dsflow_shape *shapes, unsigned *n, void *args,
+                           unsigned *fresh)
+{
+    struct dsf_clip_group_args *a = args;
+    uint64_t state = seed;
+
+    a->elems = dsf_any(&state, 1, 3000);
+    a->at = 16 * dsf_any(&state, 0, 3);
+    a->groups = dsf_any(&state, 1, 8);
+    a->limit = dsf_any(&state, 1, 3);
+    shapes[0] = control();
+    shapes[1] = floats((size_t)(a->at + a->elems));
+    shapes[2] = doubles(1);
+    *n = 3;
+    return DSFLOW_OK;
+}
+
+static int fill_clip_group(const struct dsflow_op *op, uint64_t seed,
+                           unsigned port, void *data, int64_t elems,
+                           const void *args)
+{
+    uint64_t state = seed;
+
+    if (port == 2)
+        *(double *)data = 4 * fabs(dsf_random_normal(&state));
+    return port == 2   ? 1
+           : port == 0 ? fill_update(op, seed, 0, data, elems, args)
+                       : 0;
+}
+const struct dsflow_trials dsf_trials_clip_group = { .make = make_clip_group,
+                                                     .fill = fill_clip_group };
+
 /* The types of a case: one of the two is fp32. */
 static void cast_types(uint64_t *state, enum dsflow_dtype *in,
                        enum dsflow_dtype *out, int32_t *rounding)

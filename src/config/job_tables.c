@@ -262,8 +262,11 @@ static const struct dsflow_option optimizer_options[] = {
                         "onebit_adam|onebit_lamb"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, weight_decay, "0.1", 0, 100,
                         "of matrices; norms and biases have none"),
-    DSFLOW_OPTION_FLOAT(OPTIMIZER, clip, "1.0", 0, 1e12,
-                        "largest norm of the whole gradient; 0: no limit"),
+    DSFLOW_OPTION_FLOAT(
+        OPTIMIZER, clip, "1.0", 0, 1e12,
+        "largest norm of the whole gradient; in steps that send "
+        "momenta in 1 bit, of that of each group; 0: no "
+        "limit"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, momentum, "0.0", 0, 0.999999,
                         "share of the running mean that stays at each step",
                         "optimizer.kind = sgd"),

@@ -310,20 +310,10 @@ static void leave_optimizer(struct dsf_ds *x)
         dsf_ds_leave(x, "optimizer", keys[i], why);
 }
 
-/* Gradients are clipped, unless it is said that they are not; of those of 1-bit
- * optimizers nobody has the norm. */
-static void take_clip(struct dsf_ds *x, const struct rule *r)
+/* Gradients are clipped, unless it is said that they are not. */
+static void take_clip(struct dsf_ds *x)
 {
-    const bool never = r != NULL && strncmp(r->kind, "onebit_", 7) == 0;
-    const double clip = dsf_ds_number(x, "gradient_clipping", 1);
-
-    if (never && clip > 0)
-        dsf_ds_refuse(
-            x, "gradient_clipping",
-            "%g%s: 1-bit optimizers do not clip gradients: expected 0", clip,
-            dsf_ds_get(x, "gradient_clipping") == NULL ? " by default" : "");
-    dsf_ds_take_number(x, "optimizer", "clip", "gradient_clipping",
-                       never ? 0 : 1);
+    dsf_ds_take_number(x, "optimizer", "clip", "gradient_clipping", 1);
 }
 
 void dsf_ds_optimizer(struct dsf_ds *x)
@@ -335,6 +325,6 @@ void dsf_ds_optimizer(struct dsf_ds *x)
         take_rule(x, rule);
     else if (dsf_ds_get(x, "optimizer") == NULL)
         leave_optimizer(x);
-    take_clip(x, rule);
+    take_clip(x);
     take_schedule(x);
 }

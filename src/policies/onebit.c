@@ -78,6 +78,12 @@ uint16_t dsf_onebit_lamb(const struct dsflow_plan *plan)
                : dsflow_plan_kept(plan, LAMB);
 }
 
+bool dsf_onebit_waits(const struct dsf_job *job)
+{
+    return dsf_onebit_lamb_keys(job) != NULL ||
+           (dsf_onebit_keys(job) != NULL && job->optimizer.clip > 0);
+}
+
 bool dsf_onebit_is_cut(const struct dsflow_plan *plan, uint16_t kept)
 {
     return kept != 0 &&
@@ -113,10 +119,6 @@ static int check(const struct dsflow_plan *plan, struct dsflow_err *err)
             job, err, DSFLOW_EINVAL, job->optimizer.kind, "freeze_step",
             "%lld: expected less than job.steps, %lld",
             (long long)keys->freeze_step, (long long)job->main.steps);
-    if (job->optimizer.clip > 0)
-        return refuse(
-            plan, err, "optimizer", "clip",
-            "0, as no gradient of all groups is there to be measured,");
     if (dsf_compresses_gradients(job))
         return refuse(plan, err, "compress", "gradients",
                       "none, as momenta are sent,");
@@ -159,8 +161,6 @@ static int decide_lamb(struct dsflow_plan *plan,
                          .dtype = DSFLOW_FP64, .ndims = 2,
                          .dims = { DSFLOW_MAX_TENSORS, DSF_LAMB_FIELDS }),
             err);
-    /* The scales of all tensors are known when all gradients are. */
-    plan->gradients_stay = true;
     return status < 0 ? status
                       : dsflow_plan_add_program(
                             plan,
@@ -187,6 +187,7 @@ int dsf_onebit_decide(struct dsflow_plan *plan, struct dsflow_err *err)
                                                .kind = DSFLOW_KEPT_TENSORS,
                                                .dtype = DSFLOW_FP32),
                                   err);
+    plan->gradients_stay = dsf_onebit_waits(plan->job);
     if (status == DSFLOW_OK && dsf_onebit_lamb_keys(plan->job) != NULL)
         status = decide_lamb(plan, keys, err);
     if (status == DSFLOW_OK)

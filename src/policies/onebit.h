@@ -44,6 +44,10 @@ uint16_t dsf_onebit_server(const struct dsflow_plan *plan);
 uint16_t dsf_onebit_fresh(const struct dsflow_plan *plan);
 uint16_t dsf_onebit_lamb(const struct dsflow_plan *plan);
 
+/* Is nothing of a unit sent before all gradients are there? The norm of a group
+ * is then known, and the one scale of all tensors. */
+bool dsf_onebit_waits(const struct dsf_job *job);
+
 /* Does each data rank have a shard of it, on any stage of ZeRO? */
 bool dsf_onebit_is_cut(const struct dsflow_plan *plan, uint16_t kept);
 

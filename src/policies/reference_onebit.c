@@ -10,6 +10,8 @@
 #include "policies/onebit.h"
 #include "tasks/lamb.h"
 
+#include <dsflow/rewrite.h>
+
 #include <stdlib.h>
 
 enum { MOMENTUM, SECOND };
@@ -66,9 +68,62 @@ static struct dsf_coding coding_of(const struct step *s, unsigned u)
     return dsf_onebit_coding(s->plan->job, s->model, &s->model->units[u]);
 }
 
-bool dsf_onebit_waits(const struct step *s)
+/* Of the gradient of a group, block by block. */
+static dsflow_data_id squares_of(struct step *s, unsigned u, int32_t group)
 {
-    return s->coded && dsf_onebit_lamb_keys(s->plan->job) != NULL;
+    const struct dsf_unit *unit = &s->model->units[u];
+
+    return dsflow_rewrite_named(s->g, &DSF_DOUBLES(unit->elems / unit->block),
+                                "square.g%d.%s", (int)group, unit->name);
+}
+
+/* What is done of a group is of its last micro-batch, and so on its rank. */
+static void stand_with(struct step *s, int32_t group)
+{
+    s->m = (group + 1) * (s->plan->nmicro / s->plan->groups) - 1;
+}
+
+static void square_groups(struct step *s, unsigned u)
+{
+    const struct dsf_unit *unit = &s->model->units[u];
+    const struct dsf_square_args args = { unit->elems, 0 };
+    const int32_t m = s->m;
+
+    for (int32_t i = 0; i < s->plan->groups; i++) {
+        stand_with(s, i);
+        EMIT(s, &dsf_op_square, &args, unit->layer, 0, s->units[u].grad.of[i],
+             squares_of(s, u, i));
+    }
+    s->m = m;
+}
+
+/* Each group by the norm of its own gradient, as of that of all nobody has one.
+ */
+static void clip_groups(struct step *s)
+{
+    const unsigned n = s->model->nunits;
+    dsflow_data_id *squares = dsf_xcalloc(n, sizeof(*squares)), norm2;
+    const int32_t m = s->m;
+
+    for (int32_t i = 0; i < s->plan->groups; i++) {
+        stand_with(s, i);
+        for (unsigned u = 0; u < n; u++)
+            squares[u] = squares_of(s, u, i);
+        norm2 = dsf_step_sum(s, squares, n);
+        for (unsigned u = 0; u < n; u++) {
+            const struct dsf_unit *unit = &s->model->units[u];
+            const struct dsf_clip_group_args args = {
+                .elems = unit->elems,
+                .groups = s->plan->groups,
+                .limit = s->plan->job->optimizer.clip
+            };
+
+            EMIT(s, &dsf_op_clip_group, &args, unit->layer, 0, s->control,
+                 s->units[u].grad.of[i], norm2);
+        }
+    }
+    s->m = m;
+    free(squares);
 }
 
 void dsf_onebit_complete(struct step *s, unsigned u)
@@ -83,6 +138,8 @@ void dsf_onebit_complete(struct step *s, unsigned u)
         if (d->tied.of != NULL)
             d->tied.begun[i] = false;
     }
+    if (s->plan->job->optimizer.clip > 0)
+        square_groups(s, u);
 }
 
 void dsf_onebit_sum(struct step *s, unsigned u)
@@ -99,6 +156,8 @@ void dsf_onebit_sum_all(struct step *s)
     const bool lamb = dsf_onebit_lamb_keys(s->plan->job) != NULL;
     struct dsf_coding coding;
 
+    if (s->plan->job->optimizer.clip > 0)
+        clip_groups(s);
     for (unsigned u = 0; u < s->model->nunits; u++) {
         coding = coding_of(s, u);
         feed(s, u, &coding);

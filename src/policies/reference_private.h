@@ -154,9 +154,8 @@ void dsf_onebit_sum(struct step *s, unsigned u);
 void dsf_onebit_update(struct step *s, unsigned u,
                        struct dsf_update_args *args);
 
-/* Does nothing of a unit go before all gradients are there? Then unit by unit
- * they are only completed, and at last all momenta are summed. */
-bool dsf_onebit_waits(const struct step *s);
+/* Where nothing of a unit goes before all gradients are there (onebit.h), these
+ * are completed unit by unit, and at last all momenta are summed. */
 void dsf_onebit_complete(struct step *s, unsigned u);
 void dsf_onebit_sum_all(struct step *s);
 

@@ -11,6 +11,7 @@
 #include "plan/stretch.h"
 #include "policies/compress.h"
 #include "policies/keys.h"
+#include "policies/onebit.h"
 #include "tasks/lamb.h"
 
 #include <dsflow/rewrite.h>
@@ -294,7 +295,7 @@ static void square_unit(struct step *s, unsigned u, dsflow_data_id grad)
 
 void dsf_step_complete(struct step *s, unsigned u)
 {
-    if (dsf_onebit_waits(s)) {
+    if (s->coded && dsf_onebit_waits(s->plan->job)) {
         dsf_onebit_complete(s, u);
         return;
     }
@@ -353,7 +354,8 @@ static struct dsf_clip_args clip_args(const struct step *s)
     const struct dsf_job *job = s->plan->job;
 
     return (struct dsf_clip_args){
-        .limit = job->optimizer.clip,
+        /* Momenta are of gradients that are within it. */
+        .limit = s->coded ? 0 : job->optimizer.clip,
         .nonfinite =
             waits(s) ? of_key[job->train.on_nonfinite] : DSF_NONFINITE_KEEP,
         .scale = s->scale,
@@ -365,7 +367,7 @@ void dsf_step_end_update(struct step *s, dsflow_data_id loss)
     struct dsf_clip_args clip = clip_args(s);
     unsigned n = s->model->nunits;
     dsflow_data_id *squares = dsf_xcalloc(n, sizeof(*squares));
-    const bool all = dsf_onebit_waits(s);
+    const bool all = s->coded && dsf_onebit_waits(s->plan->job);
 
     s->pass = DSFLOW_UPDATE;
     if (all)

@@ -74,6 +74,15 @@ struct dsf_clip_args {
     struct dsf_loss_scale scale; /* that of `begin` */
 };
 
+/* clip_group               { control R, grad RW, norm2 R }
+ *   With norm = groups sqrt(norm2) / loss_scale, that of the gradient of a
+ * group whose share of the mean is in[at .. at+elems): these numbers times
+ * min(1, limit / (norm + 1e-6)), or NaNs where norm is not finite. */
+struct dsf_clip_group_args {
+    int64_t elems, at, groups;
+    double limit;
+};
+
 /* add                      { into RW, from R, ... }
  *   As `reduce` below, of what one rank has: sums of gradients of groups. */
 struct dsf_sum_args {

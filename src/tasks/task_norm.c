@@ -96,3 +96,49 @@ DSF_OP(clip,
                     { "control", DSFLOW_RW },
                     { "scaler", DSFLOW_RW, .optional = 1 }),
        .check = clip_check, .cost = clip_cost);
+
+/* --- of a group ----------------------------------------------------------- */
+
+static int clip_group_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_clip_group_args *a = c->args;
+    int status = dsf_control_check(c, 0, err);
+
+    if (status == DSFLOW_OK && (!(a->limit > 0) || a->groups < 1))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "clip_group: limit %g, %lld groups: expected more "
+                           "than 0",
+                           a->limit, (long long)a->groups);
+    if (status == DSFLOW_OK)
+        status = dsf_range_check(c, 1, DSFLOW_FP32, a->at, a->elems, err);
+    return status < 0 ? status : dsf_port_check(c, 2, DSFLOW_FP64, 1, err);
+}
+
+static void clip_group_cost(const struct dsflow_case *c,
+                            struct dsflow_cost *cost)
+{
+    const struct dsf_clip_group_args *a = c->args;
+
+    cost->flops = (double)a->elems;
+    cost->bytes = 8 * (double)a->elems;
+}
+
+static void clip_group_slice(void *args, int64_t from, int64_t elems,
+                             const int64_t *gone)
+{
+    struct dsf_clip_group_args *a = args;
+
+    a->elems = elems;
+    if (from >= 0)
+        a->at += from - gone[1];
+}
+
+DSF_OP(clip_group,
+       .summary = "gradient of a group, within the limit of its own norm",
+       .direction = DSFLOW_DIR_UPDATE,
+       .args_size = sizeof(struct dsf_clip_group_args),
+       DSFLOW_PORTS({ "control", DSFLOW_R },
+                    { "grad", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                    { "norm2", DSFLOW_R, DSFLOW_FP64 }),
+       .check = clip_group_check, .cost = clip_group_cost,
+       .slice = clip_group_slice);

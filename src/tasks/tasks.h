@@ -37,7 +37,7 @@
                                                 OP(lamb) OP(feed_momentum) OP( \
                                                     chunk_squares)             \
                                                     OP(chunk_scales) OP(serve) \
-                                                        OP(send_signs) OP(     \
+                                                        OP(clip_group) OP(send_signs) OP(     \
                                                             chunk_sums)        \
                                                         OP(sum_each) OP(       \
                                                             serve_lamb)        \

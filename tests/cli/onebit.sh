@@ -26,6 +26,14 @@ cmp -s fp32/checkpoints/step-10/params.safetensors \
     bf16/checkpoints/step-10/params.safetensors &&
     fault "errors in bf16 change nothing"
 
+# Gradients are clipped: up to the freeze the whole one, then that of each group.
+run clip $one --set optimizer.clip=0.5 --executor serial
+cmp -s fp32/checkpoints/step-10/params.safetensors clip/checkpoints/step-10/params.safetensors &&
+    fault "optimizer.clip changes nothing"
+run all $one --set optimizer.clip=0.5 --set mesh.data=4 --set zero.stage=3
+same clip all
+rm -r clip all
+
 # 1-bit LAMB has a third kind of step, the last one before the freeze.
 lamb="$(echo "$one" | sed 's/onebit_adam/onebit_lamb/g')"
 run lamb $lamb --executor serial
@@ -68,7 +76,6 @@ no() {
     [ $? -eq 2 ] && [ "$(said)" = "dsflow: --set: $2" ] || fault "$1: $(cat err)"
 }
 with='with optimizer.kind = "onebit_adam"'
-no optimizer.clip=1.0 "optimizer: clip: expected 0, as no gradient of all groups is there to be measured, $with"
 no onebit_adam.freeze_step=10 "onebit_adam: freeze_step: 10: expected less than job.steps, 10"
 no compress.gradients=int8 "compress: gradients: expected none, as momenta are sent, $with"
 no mesh.tensor=2 "mesh: tensor: expected 1, as tensors have one scale, $with"

@@ -506,6 +506,11 @@ const char *const mesh_trials[] = {
     "gpt2 " ONEBIT "mesh.data=3 batch.sequences=12 precision.compute=fp16 "
     "compress.params=int8",
 
+    /* Each group within the limit of its own norm. */
+    "gpt2 " ONEBIT "optimizer.clip=0.05 batch.groups=4 mesh.data=2 "
+    "zero.stage=2 mesh.pipeline=2",
+    "llama " ONEBIT_LAMB "optimizer.clip=0.05 mesh.data=4 model.tied=true "
+    "precision.compute=fp16",
     /* And of all tensors at once, with a third kind of step. */
     "gpt2 " ONEBIT_LAMB "batch.groups=8 mesh.data=2",
     "llama " ONEBIT_LAMB "batch.groups=8 mesh.data=8 model.tied=true",

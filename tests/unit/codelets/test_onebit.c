@@ -285,6 +285,34 @@ static void chunks_are_whole_blocks(void **state)
     assert_int_equal(elems[5], 64);
 }
 
+/* The gradient of a group is as many times its share of the mean as there are
+ * groups. */
+static void a_group_is_clipped_by_its_own_norm(void **state)
+{
+    struct dsflow_control control = { .loss_scale = 8 };
+    const struct dsflow_buf c = { &control, sizeof(control), sizeof(control),
+                                  DSFLOW_BYTES };
+    struct dsf_clip_group_args a = {
+        .elems = 2, .at = 1, .groups = 4, .limit = 1
+    };
+    float g[4] = { 9, 6, 8, 9 };
+    double norm2 = 100; /* a norm of 4 10 / 8 */
+    const struct dsflow_buf bufs[] = { c,
+                                       { g, sizeof(g), 4, DSFLOW_FP32 },
+                                       doubles(&norm2, 1) };
+
+    run(&dsf_codelet_clip_group, &a, 3, bufs);
+    assert_true(g[0] == 9 && g[3] == 9);
+    assert_true(fabs((double)g[1] - 1.2) < 1e-6);
+    assert_true(fabs((double)g[2] - 1.6) < 1e-6);
+    a.limit = 5.1;
+    run(&dsf_codelet_clip_group, &a, 3, bufs);
+    assert_true(fabs((double)g[1] - 1.2) < 1e-6);
+    norm2 = INFINITY;
+    run(&dsf_codelet_clip_group, &a, 3, bufs);
+    assert_true(g[0] == 9 && isnan(g[1]) && isnan(g[2]) && g[3] == 9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +321,7 @@ int main(void)
         cmocka_unit_test(all_instructions_give_the_same_bits),
         cmocka_unit_test(what_is_skipped_changes_nothing),
         cmocka_unit_test(chunks_are_whole_blocks),
+        cmocka_unit_test(a_group_is_clipped_by_its_own_norm),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -495,12 +495,12 @@ static void onebit_adam_becomes_what_it_is_called(void **state)
     assert_true(job.optimizer.clip == 0);
     dsf_job_fini(&job);
     assert_line("\nfreeze_step = 40");
-    assert_refused("{" ONEBIT "}", RANKS(1),
-                   "ds.json: gradient_clipping: 1 by default: 1-bit optimizers "
-                   "do not clip gradients: expected 0");
-    assert_refused("{" ONEBIT ",\n\"gradient_clipping\": 0.5}", RANKS(1),
-                   "ds.json:2: gradient_clipping: 0.5: 1-bit optimizers do not "
-                   "clip gradients: expected 0");
+    make_job("{" ONEBIT ",\n\"gradient_clipping\": 0.5}", RANKS(1), &job);
+    assert_true(job.optimizer.clip == 0.5);
+    dsf_job_fini(&job);
+    make_job("{" ONEBIT "}", RANKS(1), &job);
+    assert_true(job.optimizer.clip == 1);
+    dsf_job_fini(&job);
 }
 
 static void onebit_lamb_becomes_what_it_is_called(void **state)

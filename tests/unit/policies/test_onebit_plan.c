@@ -219,6 +219,42 @@ static void bytes_of_lamb_are_those_of_adam_and_sums(void **state)
     }
 }
 
+/* In steps that send momenta each group is clipped by itself, in front of what
+ * it sends; in others all of them, after their sum. */
+static void groups_are_clipped_by_their_own_norms(void **state)
+{
+    enum { GROUPS = 4 };
+    unsigned clips = 0, fed = 0, whole = 0;
+    struct trial t;
+
+    plan_one(&t, "optimizer.clip=0.5 mesh.data=2 batch.groups=4", "reference");
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
+        const struct dsflow_task_spec *k =
+            dsflow_graph_task(t.graph, (dsflow_task_id){ i });
+        const bool coded = strcmp(dsflow_graph_program(t.graph, k->program),
+                                  DSF_ONEBIT_PROGRAM) == 0;
+
+        if (k->op == &dsf_op_clip_group) {
+            assert_true(coded && fed == 0);
+            assert_int_equal(k->microbatch, (int)(clips / t.model.nunits + 1) *
+                                                    (t.plan->nmicro / GROUPS) -
+                                                1);
+            clips++;
+        }
+        fed += k->op == &dsf_op_feed_momentum;
+        if (k->op == &dsf_op_clip) {
+            const struct dsf_clip_args *a = k->args;
+
+            assert_true(a->limit == (coded ? 0 : 0.5));
+            whole++;
+        }
+    }
+    assert_int_equal(clips, GROUPS * t.model.nunits);
+    assert_int_equal(whole, 2);
+    assert_false(dsf_plan_passes_gradients(t.plan));
+    end_trial(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +263,7 @@ int main(void)
         cmocka_unit_test(the_mean_is_that_of_all_steps),
         cmocka_unit_test(positions_beyond_the_sequence_are_not_coded),
         cmocka_unit_test(lamb_has_a_step_that_freezes),
+        cmocka_unit_test(groups_are_clipped_by_their_own_norms),
         cmocka_unit_test(bytes_of_lamb_are_those_of_adam_and_sums),
     };
 
