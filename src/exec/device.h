@@ -51,6 +51,7 @@ struct dsf_launch {
                        NULL: nobody asks */
     const struct dsf_copy *copies;
     unsigned ncopies;
+    size_t reads; /* bytes of other devices that the codelet reads there */
     /* Called once, when it is in its queue; NULL: nobody asks. */
     void (*launched)(void *user);
     /* Called once, when it has ended, and then it is its owner's again; NULL:

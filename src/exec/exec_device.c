@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "codelets/call.h"
 #include "codelets/copies.h"
+#include "graph/task.h"
 
 #include <semaphore.h>
 #include <stdlib.h>
@@ -176,6 +177,19 @@ static void list_copies(struct flight *f)
     f->launch.codelet = NULL;
 }
 
+/* What a kernel takes of other devices. */
+static size_t read_elsewhere(const struct dsf_exec_call *call)
+{
+    const struct dsflow_exec *exec = call->exec;
+    const struct dsflow_task_spec *t = call->task;
+    double bytes = 0;
+
+    for (unsigned p = 0; p < t->ndata; p++)
+        if (exec->on[t->data[p].i] != call->device)
+            bytes += dsf_task_moves(exec->graph, t, p);
+    return (size_t)bytes;
+}
+
 void dsf_exec_device_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
                            void *user)
 {
@@ -194,6 +208,8 @@ void dsf_exec_device_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
     f->launch.queue = call->queue;
     if (call->queue != DSF_QUEUE_COMPUTE)
         list_copies(f);
+    else
+        f->launch.reads = read_elsewhere(call);
     f->launch.launched = call->ahead ? ended : NULL;
     f->launch.done = end_task;
     f->launch.user = user;

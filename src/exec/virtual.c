@@ -1,7 +1,8 @@
 /* virtual.c - a device that is not there: memory of its own, counted to the
- * byte, and a thread for each of its queues. Its kernels are the CPU's, and its
- * copies take the time of a link where one is given. What a GPU would show of
- * order, transfers and placement so shows on any machine. */
+ * byte, and a thread for each of its queues. Its kernels are the CPU's; its
+ * copies, and what its kernels read of others, take the time of a link where
+ * one is given. What a GPU would show of order, transfers and placement so
+ * shows on any machine. */
 #include "exec/device.h"
 #include "exec/launch_queue.h"
 
@@ -185,8 +186,9 @@ static size_t copy(const struct dsf_device *device, struct dsf_launch *launch)
     return crossed;
 }
 
-/* A copy begins when it was launched, or when the one before was over: a link
- * that has much to do is not slower for a thread that wakes late. */
+/* A kernel reads what others have over its link. A copy begins when it was
+ * launched, or when the one before was over: a link that has much to do is not
+ * slower for a thread that wakes late. */
 static void run(void *user, struct dsf_launch *launch)
 {
     struct queue *q = user;
@@ -197,7 +199,7 @@ static void run(void *user, struct dsf_launch *launch)
     launch->start =
         copies ? fmax(launch->start, q->free_at) : virtual_clock(device);
     dsf_device_compute(launch);
-    crossed = copy(device, launch);
+    crossed = launch->reads + copy(device, launch);
     launch->end = virtual_clock(device);
     if (device->rate > 0)
         launch->end =

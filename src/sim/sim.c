@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "graph/task.h"
+#include "tasks/tasks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -92,9 +93,10 @@ static before_fn order_of(const struct group *group)
  * does. */
 static bool is_carried(const struct sim *s, const struct dsflow_task_spec *t)
 {
-    return t->op->swaps ||
-           (t->op->comm &&
-            !(s->spec->two_way && t->op->comm == DSFLOW_COMM_REDUCE));
+    const bool computes =
+        t->op->comm == DSFLOW_COMM_REDUCE || t->op == &dsf_op_decompress;
+
+    return t->op->swaps || (t->op->comm && !(s->spec->two_way && computes));
 }
 
 /* Where a task runs that is no message: on a worker, unless it moves data or is

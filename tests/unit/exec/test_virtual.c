@@ -210,6 +210,28 @@ static void copies_take_the_time_of_the_link(void **state)
     free(near);
 }
 
+/* A kernel is over when what it reads of others has come; others do not wait.
+ */
+static void kernels_take_the_time_of_what_they_read(void **state)
+{
+    const double rate = 1e6;
+    struct dsf_device d = device(0, rate);
+    struct dsf_launch far, near;
+    int args = 0;
+
+    open_device(&d);
+    far = near =
+        (struct dsf_launch){ .codelet = &noting, .call = { .args = &args } };
+    far.reads = PAGE;
+    dsf_device_launch(&d, &far);
+    dsf_device_launch(&d, &near);
+    dsf_device_wait(&d);
+    assert_true(far.end - far.start >= 0.999 * PAGE / rate);
+    assert_true(near.end - near.start < 0.999 * PAGE / rate);
+    assert_int_equal(norder, 2);
+    dsf_device_close(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +240,7 @@ int main(void)
         cmocka_unit_test(queues_run_beside_each_other),
         cmocka_unit_test(copies_of_other_memory_are_refused),
         cmocka_unit_test(copies_take_the_time_of_the_link),
+        cmocka_unit_test(kernels_take_the_time_of_what_they_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
