@@ -30,7 +30,7 @@ struct dsf_ring_name dsf_ring_name(int32_t ring)
 {
     static const char *const names[DSF_RING_PORTS] = {
         [DSF_RING_NONE] = "none", [DSF_RING_X] = "x",
-        [DSF_RING_DX] = "dx",     [DSF_RING_SUM] = "sum",
+        [DSF_RING_DX] = "dx",     [DSF_RING_SUM] = "total",
         [DSF_RING_GRAD] = "grad", [DSF_RING_TIED_SUM] = "tiedsum",
         [DSF_RING_TIED] = "tied", [DSF_RING_ERROR] = "error",
     };

@@ -63,6 +63,8 @@ const char *const mesh_trials[] = {
     "llama mesh.data=4 zero.stage=3 zero.keep=20KiB zero.prefetch=3",
     "llama mesh.data=8 zero.stage=1",
     "llama mesh.data=8 zero.stage=3 zero.keep=0 batch.tile=16",
+    "gpt2 optimizer.kind=adagrad mesh.data=2 zero.stage=2 zero.reduce=micro "
+    "batch.groups=4",
     "gpt2 mesh.data=8 zero.stage=2",
     "gpt2 mesh.data=16 batch.sequences=32 zero.stage=0",
     "gpt2 mesh.data=16 batch.sequences=32 zero.stage=1",
