@@ -2,6 +2,7 @@
  * momentum, and what comes of it. */
 #include "codelets/cast.h"
 #include "codelets/codelets.h"
+#include "codelets/errors.h"
 #include "codelets/trials.h"
 #include "kernels/wire_blocks.h"
 
@@ -17,87 +18,58 @@ static float *floats(const struct dsflow_buf *buf, int64_t at)
 
 enum { CONTROL, GRAD, M, ERROR, LAMB };
 
-struct feed {
-    const struct dsflow_call *call;
-    const struct dsf_momentum_args *a;
-    const struct dsflow_buf *errors; /* NULL: there are none */
-    const struct dsf_lamb *lamb; /* NULL: momenta are as large as they are */
-    int64_t step;
-    float *error, *sent;
-    uint8_t *coded;
-};
-
-/* What the momentum from number `i` on is multiplied by. */
-static double scale_at(const struct feed *f, int64_t i)
+/* What the momentum from number `i` on is multiplied by; `lamb`: NULL, it is as
+ * large as it is. */
+static double scale_at(const struct dsf_momentum_args *a,
+                       const struct dsf_lamb *lamb, int64_t i)
 {
-    int64_t chunk = f->lamb == NULL ? -1 : dsf_chunk_of(&f->a->coding, 1, i);
+    int64_t chunk = lamb == NULL ? -1 : dsf_chunk_of(&a->coding, 1, i);
 
-    return chunk < 0 ? 1 : f->lamb[chunk].scale;
+    return chunk < 0 ? 1 : lamb[chunk].scale;
 }
 
-/* x in the place of the gradient, from number `i` on. */
-static void make_momentum(const struct feed *f, int64_t i, int64_t n)
+/* x in the place of the gradient, from number `i` on; without m, beta1 is 0. */
+static void make_momentum(const struct dsflow_call *call,
+                          const struct dsf_lamb *lamb, int64_t i, int64_t n)
 {
-    const struct dsflow_control *c = f->call->bufs[CONTROL].ptr;
-    const double beta1 = f->a->beta1, scale = scale_at(f, i);
+    const struct dsf_momentum_args *a = call->args;
+    const struct dsflow_control *c = call->bufs[CONTROL].ptr;
+    const double scale = scale_at(a, lamb, i);
     const struct dsf_momentum_step by = {
-        .beta = (float)(scale * beta1 / (double)f->a->groups),
-        .rest = (float)(scale * (1 - beta1) / c->loss_scale),
+        .beta = (float)(scale * a->beta1 / (double)a->groups),
+        .rest = (float)(scale * (1 - a->beta1) / c->loss_scale),
     };
-    float *x = floats(&f->call->bufs[GRAD], f->a->grad_at + i);
+    float *x = floats(&call->bufs[GRAD], a->grad_at + i);
+    const bool has_m = call->nbufs > M && call->bufs[M].ptr != NULL;
 
-    dsf_momentum_mean(&by, floats(&f->call->bufs[M], i), x, (size_t)n);
-    if (f->errors == NULL)
-        return;
-    dsf_unpack_at(f->errors->dtype,
-                  dsf_packed_at(f->errors->dtype, f->errors->ptr,
-                                f->errors->elems, f->a->error_at + i),
-                  f->error, (size_t)n);
-    dsf_add(x, f->error, (size_t)n);
-}
-
-static void keep_error(const struct feed *f, const struct dsf_scales *scales,
-                       int64_t i, int64_t n)
-{
-    const struct dsf_rounding nearest = { .nearest = 1 };
-    const struct dsf_error_step by = { .beta = 0, .rest = 1, .scale = 1 };
-    const struct dsf_packed at = dsf_packed_at(
-        f->errors->dtype, f->errors->ptr, f->errors->elems, f->a->error_at + i);
-    const float *x = floats(&f->call->bufs[GRAD], f->a->grad_at + i);
-
-    dsf_coding_encode(&f->a->coding, scales, i, n, x, f->coded);
-    dsf_coding_decode(&f->a->coding, i, n, f->coded, f->sent);
-    /* What is not finite leaves it as it was. */
-    dsf_unpack_at(f->errors->dtype, at, f->error, (size_t)n);
-    dsf_error_keep(&by, x, f->sent, f->error, (size_t)n);
-    dsf_pack_at(f->errors->dtype, &nearest, f->error, at, (size_t)n);
+    dsf_momentum_mean(&by, has_m ? floats(&call->bufs[M], i) : x, x, (size_t)n);
 }
 
 static void feed_momentum_cpu(const struct dsflow_call *call)
 {
     const struct dsf_momentum_args *a = call->args;
+    const struct dsflow_control *c = call->bufs[CONTROL].ptr;
     const bool coded = call->nbufs > ERROR && call->bufs[ERROR].ptr != NULL;
-    struct feed f = { .call = call, .a = a, .step = a->coding.block };
-    struct dsf_scales scales;
+    const struct dsf_lamb *lamb =
+        coded && call->nbufs > LAMB ? call->bufs[LAMB].ptr : NULL;
+    const int64_t step = coded ? a->coding.block : a->elems;
+    const struct dsf_errors errors = {
+        .coding = &a->coding,
+        .elems = a->elems,
+        .at = a->error_at,
+        .x = floats(&call->bufs[GRAD], a->grad_at),
+        .buf = coded ? &call->bufs[ERROR] : NULL,
+        .scratch = call->scratch,
+        .clear = a->last > 0 && c->step == a->last,
+    };
 
-    if (!coded) {
-        make_momentum(&f, 0, a->elems);
-        return;
+    for (int64_t i = 0; i < a->elems; i += step) {
+        make_momentum(call, lamb, i, step);
+        if (coded)
+            dsf_errors_add(&errors, i);
     }
-    if (call->nbufs > LAMB)
-        f.lamb = call->bufs[LAMB].ptr;
-    f.errors = &call->bufs[ERROR];
-    f.error = call->scratch;
-    f.sent = f.error + f.step;
-    f.coded = (uint8_t *)(f.sent + f.step);
-    for (int64_t i = 0; i < a->elems; i += f.step)
-        make_momentum(&f, i, f.step);
-    if (f.lamb != NULL) /* send_signs */
-        return;
-    scales =
-        dsf_coding_scales(&a->coding, floats(&call->bufs[GRAD], a->grad_at));
-    for (int64_t i = 0; i < a->elems; i += f.step)
-        keep_error(&f, &scales, i, f.step);
+    if (coded && lamb == NULL) /* else send_signs */
+        dsf_errors_keep(&errors);
 }
 
 DSF_CODELET(feed_momentum, .cpu = feed_momentum_cpu,

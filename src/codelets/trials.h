@@ -6,6 +6,8 @@
 #include <dsflow/codelet.h>
 #include <dsflow/segments.h>
 
+#include "tasks/coding.h"
+
 /* Of whole segments, and of what one of several tensor ranks does. */
 extern const struct dsflow_trials dsf_trials_segment, dsf_trials_part;
 
@@ -13,7 +15,7 @@ extern const struct dsflow_trials dsf_trials_update, dsf_trials_add,
     dsf_trials_square, dsf_trials_sum, dsf_trials_clip, dsf_trials_clip_group,
     dsf_trials_cast, dsf_trials_wait, dsf_trials_lamb, dsf_trials_ratio,
     dsf_trials_muon, dsf_trials_compress, dsf_trials_onebit,
-    dsf_trials_onebit_lamb, dsf_trials_rows;
+    dsf_trials_onebit_lamb, dsf_trials_rows, dsf_trials_zeroone;
 
 /* Of what several workers do of one token. */
 extern const struct dsflow_trials dsf_trials_columns;
@@ -30,6 +32,9 @@ void dsf_trials_narrow(const struct dsflow_op *op, uint64_t seed,
 
 /* A number from least to most. */
 int32_t dsf_any(uint64_t *state, int32_t least, int32_t most);
+
+/* Signs of one or two tensors; how many numbers the unit has. */
+struct dsf_coding dsf_any_signs(uint64_t *state, int64_t *elems);
 
 /* The sizes of a small model, and of a tile of it. */
 struct dsflow_tile dsf_any_tile(uint64_t *state);

@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Signs of one or two tensors; how many numbers the unit has. */
-static struct dsf_coding any_signs(uint64_t *state, int64_t *elems)
+struct dsf_coding dsf_any_signs(uint64_t *state, int64_t *elems)
 {
     static const int64_t blocks[] = { 16, 48, 256 };
     struct dsf_coding c = { .block = blocks[dsf_any(state, 0, 2)] };
@@ -42,7 +41,7 @@ static unsigned make_feed(uint64_t *state, struct dsflow_shape *shapes,
 {
     static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16 };
 
-    a->coding = any_signs(state, &a->elems);
+    a->coding = dsf_any_signs(state, &a->elems);
     a->grad_at = 16 * dsf_any(state, 0, 3);
     a->error_at = 16 * dsf_any(state, 0, 3);
     a->groups = dsf_any(state, 1, 8);
@@ -61,7 +60,7 @@ static void any_chunks(uint64_t *state, struct dsf_chunk_args *a)
     int64_t unit;
     int32_t blocks, first;
 
-    a->coding = any_signs(state, &unit);
+    a->coding = dsf_any_signs(state, &unit);
     blocks = (int32_t)(unit / a->coding.block);
     first = dsf_any(state, 0, blocks - 1);
     a->at = a->coding.block * first;
@@ -87,7 +86,7 @@ static unsigned make_scales(uint64_t *state, struct dsflow_shape *shapes,
 {
     int64_t unit, blocks, first;
 
-    a->coding = any_signs(state, &unit);
+    a->coding = dsf_any_signs(state, &unit);
     a->groups = dsf_any(state, 1, 8);
     blocks = unit / a->coding.block;
     first = dsf_any(state, 1, (int32_t)blocks - 1);

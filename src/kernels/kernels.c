@@ -356,3 +356,28 @@ void dsf_lamb_refresh(const struct dsf_refresh_step *s, const float *x,
 {
     dsf_loops()->lamb_refresh(s, x, m, fresh, n);
 }
+
+void dsf_held_update(const struct dsf_held_step *s, const float *g,
+                     const float *v, float *p, float *m, size_t n)
+{
+    dsf_loops()->held_update(s, g, v, p, m, n);
+}
+
+void dsf_local_update(const struct dsf_held_step *s, const float *g,
+                      const float *v, const float *p, const float *was,
+                      float *m, float *local, size_t n)
+{
+    dsf_loops()->local_update(s, g, v, p, was, m, local, n);
+}
+
+void dsf_local_share(float eps, float share, const float *local, const float *v,
+                     float *x, size_t n)
+{
+    dsf_loops()->local_share(eps, share, local, v, x, n);
+}
+
+void dsf_local_settle(float eps, float rates, const float *mean, const float *v,
+                      float *p, float *m, size_t n)
+{
+    dsf_loops()->local_settle(eps, rates, mean, v, p, m, n);
+}

@@ -100,6 +100,16 @@ struct dsf_loops {
     void (*lamb_weigh)(const struct dsf_lamb_step *s,
                        const struct dsf_lamb_weighed *of, size_t n);
 
+    void (*held_update)(const struct dsf_held_step *s, const float *g,
+                        const float *v, float *p, float *m, size_t n);
+    void (*local_update)(const struct dsf_held_step *s, const float *g,
+                         const float *v, const float *p, const float *was,
+                         float *m, float *local, size_t n);
+    void (*local_share)(float eps, float share, const float *local,
+                        const float *v, float *x, size_t n);
+    void (*local_settle)(float eps, float rates, const float *mean,
+                         const float *v, float *p, float *m, size_t n);
+
     void (*row_product)(const float *x, const float *w, size_t n, size_t k,
                         float beta, float *y);
 

@@ -94,6 +94,10 @@ const struct dsf_loops DSF_LOOPS = {
     .wire1_send = wire1_send,
     .lamb_refresh = lamb_refresh,
     .lamb_weigh = lamb_weigh,
+    .held_update = held_update,
+    .local_update = local_update,
+    .local_share = local_share,
+    .local_settle = local_settle,
     .row_product = row_product,
     .narrow = { &loops_bf16, &loops_fp16 },
 };

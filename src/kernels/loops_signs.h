@@ -147,4 +147,78 @@ static void lamb_refresh(const struct dsf_refresh_step *s, const float *x,
     }
 }
 
+/* --- 0/1 Adam --- */
+
+/* by m / (sqrt(v) + eps); 0 where v is 0. */
+INLINE vf step_by(vf by, vf m, vf v, vf eps)
+{
+    const vu none = { 0 };
+
+    return (vf)choose(below(none, (vu)v), (vu)(by * (m / (vsqrt(v) + eps))),
+                      none);
+}
+
+static void held_update(const struct dsf_held_step *s, const float *g,
+                        const float *v, float *p, float *m, size_t n)
+{
+    const vf beta1 = vset(s->beta1), rest1 = vset(s->rest1);
+    const vf lr = vset(-s->lr), keep = vset(1 - s->lr * s->decay);
+    const vf eps = vset(s->eps);
+
+    for (size_t i = 0; i < n; i += VW) {
+        size_t k = n - i < VW ? n - i : VW;
+        vf m1 = vfma_exact(beta1, vload(m + i, k), rest1 * vload(g + i, k));
+        vf step = step_by(lr, m1, vload(v + i, k), eps);
+
+        vstore(m + i, m1, k);
+        vstore(p + i, vfma_exact(keep, vload(p + i, k), step), k);
+    }
+}
+
+static void local_update(const struct dsf_held_step *s, const float *g,
+                         const float *v, const float *p, const float *was,
+                         float *m, float *local, size_t n)
+{
+    const vf beta1 = vset(s->beta1), rest1 = vset(s->rest1);
+    const vf lr = vset(-s->lr), decay = vset(-s->lr * s->decay);
+    const vf eps = vset(s->eps);
+
+    for (size_t i = 0; i < n; i += VW) {
+        size_t k = n - i < VW ? n - i : VW;
+        vf u = vload(local + i, k), w = vload(p + i, k) + u;
+        vf m1 = vfma_exact(beta1, vload(was + i, k), rest1 * vload(g + i, k));
+        vf step = step_by(lr, m1, vload(v + i, k), eps);
+
+        vstore(m + i, m1, k);
+        vstore(local + i, u + vfma_exact(decay, w, step), k);
+    }
+}
+
+static void local_share(float eps, float share, const float *local,
+                        const float *v, float *x, size_t n)
+{
+    const vf e = vset(eps), by = vset(share);
+
+    for (size_t i = 0; i < n; i += VW) {
+        size_t k = n - i < VW ? n - i : VW;
+
+        vstore(x + i, vload(local + i, k) * (vsqrt(vload(v + i, k)) + e) * by,
+               k);
+    }
+}
+
+static void local_settle(float eps, float rates, const float *mean,
+                         const float *v, float *p, float *m, size_t n)
+{
+    const vf e = vset(eps), one = vset(1), by = vset(-rates);
+
+    for (size_t i = 0; i < n; i += VW) {
+        size_t k = n - i < VW ? n - i : VW;
+        vf u = vload(mean + i, k);
+
+        vstore(p + i, vload(p + i, k) + step_by(one, u, vload(v + i, k), e), k);
+        vstore(m + i, u / by, k);
+    }
+}
+
 #endif

@@ -92,4 +92,24 @@ struct dsf_refresh_step {
 void dsf_lamb_refresh(const struct dsf_refresh_step *s, const float *x,
                       float *m, float *fresh, size_t n);
 
+/* Of 0/1 Adam, whose second moments v are held. A number without one, v = 0, is
+ * not moved, but for its decay.
+ * m = beta1 m + rest1 g; p -= lr (m / (sqrt(v) + eps) + decay p). */
+struct dsf_held_step {
+    float beta1, rest1, lr, eps, decay;
+};
+void dsf_held_update(const struct dsf_held_step *s, const float *g,
+                     const float *v, float *p, float *m, size_t n);
+/* The same of a worker whose weights are p + local: m = beta1 was + rest1 g;
+ * local -= lr (m / (sqrt(v) + eps) + decay (p + local)). was may be m. */
+void dsf_local_update(const struct dsf_held_step *s, const float *g,
+                      const float *v, const float *p, const float *was,
+                      float *m, float *local, size_t n);
+/* x = share local (sqrt(v) + eps). */
+void dsf_local_share(float eps, float share, const float *local, const float *v,
+                     float *x, size_t n);
+/* p += mean / (sqrt(v) + eps); m = -mean / rates. */
+void dsf_local_settle(float eps, float rates, const float *mean, const float *v,
+                      float *p, float *m, size_t n);
+
 #endif

@@ -250,5 +250,6 @@ struct dsf_ratio_args {
 #include "tasks/onebit_args.h"
 #include "tasks/onebit_lamb_args.h"
 #include "tasks/rows_args.h"
+#include "tasks/zeroone_args.h"
 
 #endif

@@ -3,14 +3,15 @@
  * gradients. A tensor has as many chunks as there are groups of micro-batches:
  * chunk c of G has its coded blocks n c / G .. n (c + 1) / G of n.
  *
- * feed_momentum            { control R, grad RW, m R, error RW?, lamb R? }
+ * feed_momentum            { control R, grad RW, m R?, error RW?, lamb R? }
  *                                                    struct dsf_momentum_args
  *   With x = beta1 / G m + (1 - beta1) / S grad + error, S being the loss
  * scale: grad = x, error = x - x as it is when it has been sent. The sum of
  * what all groups send is the mean of their momenta. Errors may be bf16,
- * rounded to the nearest. Without `error` nothing of the unit is coded. With
- * `lamb` (onebit_lamb_args.h) m and grad of a coded tensor are `scale` times as
- * large, and the error stays as it is.
+ * rounded to the nearest. Without `error` nothing of the unit is coded; without
+ * m, beta1 is 0: gradients are sent. In step `last` error becomes 0. With `lamb`
+ * (onebit_lamb_args.h) m and grad of a coded tensor are `scale` times as large,
+ * and the error stays as it is.
  *
  * chunk_squares            { grad R, server R?, sums W } struct dsf_chunk_args
  *   sums: for each block of the coding the sum of (grad + server)^2; 0 where it
@@ -35,6 +36,7 @@ struct dsf_momentum_args {
     int64_t elems, grad_at, error_at;
     int64_t groups;
     double beta1;
+    int64_t last; /* 0: there is none */
 };
 
 /* Number `at` of the unit is the first. */
@@ -42,6 +44,7 @@ struct dsf_chunk_args {
     struct dsf_coding coding;
     int64_t elems, at, grad_at, server_at, m_at;
     int64_t groups;
+    int64_t last; /* of serve_mean: in this step server becomes 0; 0: in none */
 };
 
 struct dsf_chunk_scales_args {

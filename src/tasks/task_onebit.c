@@ -106,8 +106,12 @@ static int feed_momentum_check(const struct dsflow_case *c,
     if (status == DSFLOW_OK)
         status =
             dsf_range_check(c, GRAD, DSFLOW_FP32, a->grad_at, a->elems, err);
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK && has(c, M))
         status = dsf_range_check(c, M, DSFLOW_FP32, 0, a->elems, err);
+    else if (status == DSFLOW_OK && a->beta1 != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "feed_momentum: beta1 %g without m: expected 0",
+                           a->beta1);
     if (status < 0 || !has(c, ERROR))
         return status;
     status = dsf_coding_check(&a->coding, c->op->name, 0, a->elems, err);
@@ -159,7 +163,7 @@ DSF_OP(feed_momentum,
        .args_size = sizeof(struct dsf_momentum_args),
        DSFLOW_PORTS({ "control", DSFLOW_R },
                     { "grad", DSFLOW_RW, .slice = DSFLOW_ELEMS },
-                    { "m", DSFLOW_R },
+                    { "m", DSFLOW_R, .optional = 1 },
                     { "error", DSFLOW_RW, .slice = DSFLOW_ELEMS,
                       .optional = 1 },
                     { "lamb", DSFLOW_R, DSFLOW_FP64, .optional = 1 }),

@@ -5,6 +5,15 @@
 #include <dsflow/op.h>
 #include "tasks/args.h"
 
+/* Of 0/1 Adam. */
+#define DSF_ZEROONE_OPS(OP)                                                    \
+    OP(held_update)                                                            \
+    OP(local_weights)                                                          \
+    OP(local_update)                                                           \
+    OP(feed_local)                                                             \
+    OP(serve_mean)                                                             \
+    OP(local_settle)
+
 /* All of them, in the order of lists. BARE: it has no codelet. No executor runs
  * collectives, and no worker messages. */
 #define DSF_OPS(OP, BARE)                                                      \
@@ -47,7 +56,8 @@
                                                             lamb_mean)         \
                                                         OP(unite_scales)       \
                                                         OP(muon) OP(report)    \
-                                                            OP(report_loss)
+                                                            OP(report_loss)    \
+    DSF_ZEROONE_OPS(OP)
 
 #define DECLARE(name) extern const struct dsflow_op dsf_op_##name;
 DSF_OPS(DECLARE, DECLARE)

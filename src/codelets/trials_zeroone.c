@@ -1,0 +1,235 @@
+/* trials_zeroone.c - random cases of the tasks of 0/1 Adam. */
+#include "codelets/trials.h"
+
+#include "base/alloc.h"
+#include "base/random.h"
+#include "codelets/cast.h"
+#include "tasks/tasks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct dsflow_shape floats(int64_t n)
+{
+    return dsflow_shape_of(DSFLOW_FP32, n);
+}
+
+static struct dsflow_shape control(void)
+{
+    return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
+}
+
+static int64_t any_place(uint64_t *state)
+{
+    return 16 * dsf_any(state, 0, 3);
+}
+
+static struct dsf_zeroone_schedule any_schedule(uint64_t *state)
+{
+    return (struct dsf_zeroone_schedule){
+        .var_freeze_step = dsf_any(state, 1, 10),
+        .var_update_scaler = dsf_any(state, 1, 3),
+        .local_step_scaler = dsf_any(state, 1, 3),
+        .local_step_clipper = dsf_any(state, 1, 4)
+    };
+}
+
+static unsigned make_held(uint64_t *state, struct dsflow_shape *shapes,
+                          struct dsf_held_args *a)
+{
+    a->elems = dsf_any(state, 1, 300);
+    a->decay = dsf_any(state, -20, 320);
+    a->grad_at = any_place(state);
+    a->param_at = any_place(state);
+    a->m_at = any_place(state);
+    a->v_at = any_place(state);
+    a->beta1 = 0.9;
+    a->eps = 1e-6f;
+    a->weight_decay = 0.1f;
+    shapes[0] = control();
+    shapes[1] = floats(a->grad_at + a->elems);
+    shapes[2] = floats(a->param_at + a->elems);
+    shapes[3] = floats(a->m_at + a->elems);
+    shapes[4] = floats(a->v_at + a->elems);
+    return 5;
+}
+
+static void any_local(uint64_t *state, struct dsf_local_args *a)
+{
+    a->schedule = any_schedule(state);
+    a->elems = dsf_any(state, 1, 300);
+    a->decay = dsf_any(state, -20, 320);
+    a->at = any_place(state);
+    a->grad_at = any_place(state);
+    a->own_at = any_place(state);
+    a->local_at = any_place(state);
+    a->groups = dsf_any(state, 1, 8);
+    a->beta1 = 0.9;
+    a->eps = 1e-6f;
+    a->weight_decay = 0.1f;
+}
+
+static unsigned make_weights(uint64_t *state, struct dsflow_shape *shapes,
+                             struct dsf_local_args *a)
+{
+    any_local(state, a);
+    shapes[0] = control();
+    shapes[1] = floats(a->at + a->elems);
+    shapes[2] = floats(a->local_at + a->elems);
+    shapes[3] = floats(a->weights_at + a->elems);
+    return 4;
+}
+
+static unsigned make_update(uint64_t *state, struct dsflow_shape *shapes,
+                            struct dsf_local_args *a)
+{
+    any_local(state, a);
+    shapes[0] = control();
+    shapes[1] = floats(a->grad_at + a->elems);
+    shapes[2] = shapes[3] = shapes[4] = floats(a->at + a->elems);
+    shapes[5] = floats(a->own_at + a->elems);
+    shapes[6] = floats(a->local_at + a->elems);
+    return 7;
+}
+
+static unsigned make_feed(uint64_t *state, struct dsflow_shape *shapes,
+                          struct dsf_feed_local_args *a)
+{
+    static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16 };
+
+    a->coding = dsf_any_signs(state, &a->elems);
+    a->local_at = any_place(state);
+    a->grad_at = any_place(state);
+    a->error_at = any_place(state);
+    a->groups = dsf_any(state, 1, 8);
+    a->eps = 1e-6;
+    shapes[0] = control();
+    shapes[1] = floats(a->local_at + a->elems);
+    shapes[2] = floats(a->elems);
+    shapes[3] = floats(a->grad_at + a->elems);
+    shapes[4] =
+        dsflow_shape_of(types[dsf_any(state, 0, 1)], a->error_at + a->elems);
+    return 5;
+}
+
+/* Some blocks of the unit. */
+static unsigned make_serve(uint64_t *state, struct dsflow_shape *shapes,
+                           struct dsf_chunk_args *a)
+{
+    int64_t unit;
+    int32_t blocks, first;
+
+    a->coding = dsf_any_signs(state, &unit);
+    blocks = (int32_t)(unit / a->coding.block);
+    first = dsf_any(state, 0, blocks - 1);
+    a->at = a->coding.block * first;
+    a->elems = a->coding.block * dsf_any(state, 1, blocks - first);
+    a->groups = dsf_any(state, 1, 8);
+    a->grad_at = any_place(state);
+    a->server_at = any_place(state);
+    a->last = dsf_any(state, 0, 3);
+    shapes[0] = control();
+    shapes[1] = floats(a->grad_at + a->elems);
+    shapes[2] = dsflow_shape_of(DSFLOW_FP64, a->coding.ntensors * a->groups);
+    shapes[3] = floats(a->server_at + a->elems);
+    return 4;
+}
+
+static unsigned make_settle(uint64_t *state, struct dsflow_shape *shapes,
+                            struct dsf_settle_args *a)
+{
+    a->schedule = any_schedule(state);
+    snprintf(a->rates.schedule, sizeof(a->rates.schedule), "constant");
+    a->rates.keys.lr = 1e-3;
+    a->rates.keys.total = 100;
+    a->elems = dsf_any(state, 1, 300);
+    a->mean_at = any_place(state);
+    a->param_at = any_place(state);
+    a->m_at = any_place(state);
+    a->v_at = any_place(state);
+    a->eps = 1e-6;
+    shapes[0] = control();
+    shapes[1] = floats(a->mean_at + a->elems);
+    shapes[2] = floats(a->param_at + a->elems);
+    shapes[3] = floats(a->m_at + a->elems);
+    shapes[4] = floats(a->v_at + a->elems);
+    return 5;
+}
+
+static int make_case(const struct dsflow_op *op, uint64_t seed,
+                     struct dsflow_shape *shapes, unsigned *n, void *args,
+                     unsigned *fresh)
+{
+    uint64_t state = seed;
+
+    if (op == &dsf_op_held_update)
+        *n = make_held(&state, shapes, args);
+    else if (op == &dsf_op_local_weights)
+        *n = make_weights(&state, shapes, args);
+    else if (op == &dsf_op_local_update)
+        *n = make_update(&state, shapes, args);
+    else if (op == &dsf_op_feed_local)
+        *n = make_feed(&state, shapes, args);
+    else if (op == &dsf_op_serve_mean)
+        *n = make_serve(&state, shapes, args);
+    else
+        *n = make_settle(&state, shapes, args);
+    return DSFLOW_OK;
+}
+
+static void fill_control(uint64_t *state, struct dsflow_control *c)
+{
+    memset(c, 0, sizeof(*c));
+    c->step = dsf_any(state, 1, 20);
+    c->lr = 1e-3;
+    c->loss_scale = c->scale = 1;
+}
+
+/* Second moments, some of which are 0. */
+static int fill_moments(uint64_t *state, float *v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        v[i] = dsf_any(state, 0, 7) == 0
+                   ? 0
+                   : fabsf((float)dsf_random_normal(state));
+    return 1;
+}
+
+static int fill_errors(uint64_t *state, uint64_t seed, void *data,
+                       int64_t elems)
+{
+    const struct dsf_rounding nearest = { .nearest = 1 };
+    uint64_t of = seed;
+    struct dsflow_shape shapes[5];
+    struct dsf_feed_local_args a = { .elems = 0 };
+    float *v = dsf_xcalloc((size_t)elems, sizeof(*v));
+
+    make_feed(&of, shapes, &a);
+    for (int64_t i = 0; i < elems; i++)
+        v[i] = (float)dsf_random_normal(state);
+    dsf_pack(shapes[4].dtype, &nearest, v, data, (size_t)elems);
+    free(v);
+    return 1;
+}
+
+/* Controls, second moments, and errors of their type. */
+static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
+                     void *data, int64_t elems, const void *args)
+{
+    uint64_t state = seed + port;
+
+    if (port == 0) {
+        fill_control(&state, data);
+        return 1;
+    }
+    if (op->ports[port].name[0] == 'v')
+        return fill_moments(&state, data, elems);
+    return op == &dsf_op_feed_local && port == 4
+               ? fill_errors(&state, seed, data, elems)
+               : 0;
+}
+
+const struct dsflow_trials dsf_trials_zeroone = { .make = make_case,
+                                                  .fill = fill_case };
