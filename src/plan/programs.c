@@ -127,6 +127,31 @@ static void write_steps(const struct dsf_plan_program *p, FILE *out)
         fprintf(out, " to %lld", last);
 }
 
+static bool meet(const struct dsf_plan_program *a,
+                 const struct dsf_plan_program *b)
+{
+    return (a->last == 0 || b->first <= a->last) &&
+           (b->last == 0 || a->first <= b->last);
+}
+
+/* Who, of those that follow, has some of the steps of the i-th; NULL: nobody.
+ */
+static const char *who_has_some(const struct dsflow_plan *plan, unsigned i)
+{
+    const struct dsf_plan_program *p = &plan->programs[i];
+    const char *who = NULL;
+
+    for (unsigned k = i + 1; k < plan->nprograms && p->every == 1; k++) {
+        const struct dsf_plan_program *other = &plan->programs[k];
+
+        if (strcmp(other->name, p->name) == 0 || !meet(p, other))
+            continue;
+        who = who == NULL || strcmp(who, other->name) == 0 ? other->name
+                                                           : "others";
+    }
+    return who;
+}
+
 void dsf_plan_write_runs(const struct dsflow_plan *plan, const char *name,
                          FILE *out)
 {
@@ -140,6 +165,8 @@ void dsf_plan_write_runs(const struct dsflow_plan *plan, const char *name,
         if (strcmp(plan->programs[i].name, name) == 0) {
             fputs(n++ > 0 ? "; " : "", out);
             write_steps(&plan->programs[i], out);
+            if (who_has_some(plan, i) != NULL)
+                fprintf(out, " less those of %s", who_has_some(plan, i));
         }
     if (n == 0 && strcmp(name, step_name) == 0)
         fputs(plan->nprograms > 0 ? "all other steps" : "every step", out);

@@ -97,7 +97,10 @@ static void when_it_runs_is_said(void **state)
     add(plan, "d", 9, 2, 9);
     add(plan, "a", 1, 1, 2);
     assert_runs(plan, "a", "steps 5, 10, …; steps 1 to 2");
-    assert_runs(plan, "b", "steps 1 to 100");
+    assert_runs(plan, "b", "steps 1 to 100 less those of others");
+    add(plan, "e", 201, 1, 300);
+    add(plan, "f", 210, 10, 0);
+    assert_runs(plan, "e", "steps 201 to 300 less those of f");
     assert_runs(plan, "c", "steps 3, 7, … to 20");
     assert_runs(plan, "d", "step 9");
     assert_runs(plan, "step", "all other steps");
