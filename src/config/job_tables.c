@@ -255,11 +255,11 @@ static const struct dsflow_option optimizer_options[] = {
     DSFLOW_OPTION_NUMBER(DSFLOW_PAIR, OPTIMIZER, betas, "[0.9, 0.95]", 0,
                          0.999999, "decay of the running means",
                          "optimizer.kind = adamw|adam|lion|lamb|muon|"
-                         "onebit_adam|onebit_lamb"),
+                         "onebit_adam|onebit_lamb|zeroone_adam"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, eps, "1e-8", 0, 1,
                         "added to the denominator",
                         "optimizer.kind = adamw|adam|adagrad|lamb|muon|"
-                        "onebit_adam|onebit_lamb"),
+                        "onebit_adam|onebit_lamb|zeroone_adam"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, weight_decay, "0.1", 0, 100,
                         "of matrices; norms and biases have none"),
     DSFLOW_OPTION_FLOAT(

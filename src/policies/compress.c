@@ -26,6 +26,7 @@
 #include "plan/stretch.h"
 #include "policies/keys.h"
 #include "policies/onebit.h"
+#include "policies/zeroone.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
 
@@ -179,46 +180,58 @@ bool dsf_carries_errors(const struct dsf_job *job)
 enum dsflow_dtype dsf_error_type(const struct dsf_job *job)
 {
     const struct dsf_onebit_keys *keys = dsf_onebit_keys(job);
+    const struct dsf_zeroone_keys *zeroone = dsf_zeroone_keys(job);
 
     if (keys != NULL)
         return dsf_onebit_error_type(keys);
+    if (zeroone != NULL)
+        return dsf_zeroone_error_type(zeroone);
     return dsf_compress_keys(job)->error == DSF_ERROR_INT8 ? DSFLOW_INT8_BLOCK
                                                            : DSFLOW_FP32;
 }
 
-#define ERROR_OF "error."
+/* "error.3of8": other groups have other errors. */
+static const char *const of_groups[] = { DSF_OF_GROUPS(DSF_CHOICE_NAME) };
 
-/* "error.3of8": another number of groups has other errors. */
-struct error_name {
+struct group_name {
     char s[40];
 };
-static struct error_name name_error(const struct dsflow_plan *plan,
-                                    int32_t group)
+static struct group_name name_of(const struct dsflow_plan *plan,
+                                 enum dsf_of_group what, int32_t group)
 {
-    struct error_name name;
+    struct group_name name;
 
-    snprintf(name.s, sizeof(name.s), ERROR_OF "%dof%d", (int)group,
+    snprintf(name.s, sizeof(name.s), "%s.%dof%d", of_groups[what], (int)group,
              (int)dsf_plan_sums(plan));
     return name;
 }
 
-uint16_t dsf_error_kept(const struct dsflow_plan *plan, int32_t group)
+uint16_t dsf_group_kept(const struct dsflow_plan *plan, enum dsf_of_group what,
+                        int32_t group)
 {
-    return dsflow_plan_kept(plan, name_error(plan, group).s);
+    return dsflow_plan_kept(plan, name_of(plan, what, group).s);
 }
 
-static bool is_error(const struct dsflow_kept *kept)
+static bool is_of(const struct dsflow_kept *kept, enum dsf_of_group what)
 {
+    const size_t n = strlen(of_groups[what]);
+
     return kept->kind == DSFLOW_KEPT_TENSORS &&
-           strncmp(kept->name, ERROR_OF, strlen(ERROR_OF)) == 0;
+           strncmp(kept->name, of_groups[what], n) == 0 && kept->name[n] == '.';
 }
 
 /* They follow each other. */
-int32_t dsf_error_group(const struct dsflow_plan *plan, uint16_t kept)
+int32_t dsf_kept_group(const struct dsflow_plan *plan, uint16_t kept,
+                       enum dsf_of_group *what)
 {
-    if (kept == 0 || kept > plan->kept.n || !is_error(&plan->kept.v[kept - 1]))
+    if (kept == 0 || kept > plan->kept.n)
         return -1;
-    return kept - dsf_error_kept(plan, 0);
+    for (int i = 0; i < DSF_NOF_GROUPS; i++) {
+        *what = (enum dsf_of_group)i;
+        if (is_of(&plan->kept.v[kept - 1], *what))
+            return kept - dsf_group_kept(plan, *what, 0);
+    }
+    return -1;
 }
 
 bool dsf_has_errors(const struct dsf_job *job, const struct dsf_model *model,
@@ -226,7 +239,7 @@ bool dsf_has_errors(const struct dsf_job *job, const struct dsf_model *model,
 {
     struct dsf_coding coding;
 
-    if (dsf_onebit_keys(job) != NULL)
+    if (dsf_sends_signs(job))
         return dsf_onebit_coding(job, model, unit).ntensors > 0;
     return dsf_carries_errors(job) && !dsf_compress_rows(job, model, unit) &&
            dsf_compress_gradient(job, unit, &coding);
@@ -235,17 +248,18 @@ bool dsf_has_errors(const struct dsf_job *job, const struct dsf_model *model,
 bool dsf_unit_keeps(const struct dsf_job *job, const struct dsf_model *model,
                     const struct dsf_unit *unit, const struct dsflow_kept *kept)
 {
-    return !(is_error(kept) || dsf_onebit_keeps(job, kept)) ||
+    return !(is_of(kept, DSF_OF_ERROR) || dsf_onebit_keeps(job, kept)) ||
            dsf_has_errors(job, model, unit);
 }
 
-int dsf_keep_errors(struct dsflow_plan *plan, struct dsflow_err *err)
+int dsf_keep_of_groups(struct dsflow_plan *plan, enum dsf_of_group what,
+                       struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
     for (int32_t i = 0; i < dsf_plan_sums(plan) && status == DSFLOW_OK; i++)
         status = dsflow_plan_keep(plan,
-                                  &DSFLOW_KEPT(.name = name_error(plan, i).s,
+                                  &DSFLOW_KEPT(.name = name_of(plan, what, i).s,
                                                .kind = DSFLOW_KEPT_TENSORS,
                                                .dtype = DSFLOW_FP32),
                                   err);
@@ -495,7 +509,7 @@ static int compress_decide(void *part, struct dsflow_plan *plan,
             "none where zero.reduce is micro and the head is tied, as "
             "its gradients are then sent apart",
             err);
-    return dsf_keep_errors(plan, err);
+    return dsf_keep_of_groups(plan, DSF_OF_ERROR, err);
 }
 
 static const char *const embeddings[] = { DSF_EMBEDDINGS(DSF_CHOICE_NAME)
@@ -512,7 +526,7 @@ static const char *format_name(const struct dsflow_option *option, unsigned i)
 #define COMPRESS struct dsf_compress_keys
 #define SENT                                                                   \
     "compress.gradients != none or compress.params != none or "                \
-    "optimizer.kind = onebit_adam|onebit_lamb"
+    "optimizer.kind = onebit_adam|onebit_lamb|zeroone_adam"
 #define CODED    "compress.gradients != none"
 #define CARRIED  "compress.gradients != none and compress.error != none"
 static const struct dsflow_option compress_options[] = {

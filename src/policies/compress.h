@@ -9,6 +9,7 @@
 #include "model/model.h"
 #include "model/parts.h"
 #include "plan/plan.h"
+#include "policies/keys.h"
 #include "tasks/coding.h"
 
 /* Are gradients of the unit sent in another format, and how? */
@@ -29,15 +30,18 @@ bool dsf_compress_by_tensor(const struct dsf_job *job, const char *format,
                             const struct dsf_coded_tensor *matrices,
                             struct dsf_coding *coding);
 
-/* Has the unit an error for each group? What is kept of them all. */
+/* Has the unit an error for each group? And the type of its numbers. */
 bool dsf_has_errors(const struct dsf_job *job, const struct dsf_model *model,
                     const struct dsf_unit *unit);
-int dsf_keep_errors(struct dsflow_plan *plan, struct dsflow_err *err);
-
-/* What is kept of the error of a group: its number, from 1 on (graph.h: kept),
- * and the type of its numbers. */
-uint16_t dsf_error_kept(const struct dsflow_plan *plan, int32_t group);
 enum dsflow_dtype dsf_error_type(const struct dsf_job *job);
+
+/* This is kept of all groups, as tensors. */
+int dsf_keep_of_groups(struct dsflow_plan *plan, enum dsf_of_group what,
+                       struct dsflow_err *err);
+
+/* What is kept of a group: its number, from 1 on (graph.h: kept). */
+uint16_t dsf_group_kept(const struct dsflow_plan *plan, enum dsf_of_group what,
+                        int32_t group);
 
 /* Is the gradient of the unit that of an embedding, sent as rows? */
 bool dsf_compress_rows(const struct dsf_job *job, const struct dsf_model *model,

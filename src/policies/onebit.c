@@ -6,6 +6,7 @@
 
 #include "policies/compress.h"
 #include "policies/keys.h"
+#include "policies/zeroone.h"
 #include "tasks/args.h"
 #include "tasks/components.h"
 
@@ -39,6 +40,11 @@ dsf_onebit_lamb_keys(const struct dsf_job *job)
                : NULL;
 }
 
+bool dsf_sends_signs(const struct dsf_job *job)
+{
+    return dsf_onebit_keys(job) != NULL || dsf_zeroone_keys(job) != NULL;
+}
+
 struct dsf_coding dsf_onebit_coding(const struct dsf_job *job,
                                     const struct dsf_model *model,
                                     const struct dsf_unit *unit)
@@ -60,8 +66,7 @@ struct dsf_coding dsf_onebit_coding(const struct dsf_job *job,
 
 uint16_t dsf_onebit_server(const struct dsflow_plan *plan)
 {
-    return dsf_onebit_keys(plan->job) == NULL ? 0
-                                              : dsflow_plan_kept(plan, SERVER);
+    return dsf_sends_signs(plan->job) ? dsflow_plan_kept(plan, SERVER) : 0;
 }
 
 uint16_t dsf_onebit_fresh(const struct dsflow_plan *plan)
@@ -97,49 +102,55 @@ bool dsf_onebit_is_momentum(const struct dsflow_plan *plan, uint16_t kept)
 
 bool dsf_onebit_keeps(const struct dsf_job *job, const struct dsflow_kept *kept)
 {
-    return dsf_onebit_keys(job) != NULL && strcmp(kept->name, SERVER) == 0;
+    return dsf_sends_signs(job) && strcmp(kept->name, SERVER) == 0;
 }
 
-static int refuse(const struct dsflow_plan *plan, struct dsflow_err *err,
-                  const char *table, const char *key, const char *words)
+int dsf_onebit_refuse(const struct dsflow_plan *plan, struct dsflow_err *err,
+                      const char *table, const char *key, const char *words)
 {
     return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, table, key,
                         "expected %s with optimizer.kind = \"%s\"", words,
                         plan->job->optimizer.kind);
 }
 
-/* What takes gradients as they are in all steps, or cuts what has one scale. */
-static int check(const struct dsflow_plan *plan, struct dsflow_err *err)
+int dsf_onebit_check(const struct dsflow_plan *plan, struct dsflow_err *err)
 {
     const struct dsf_job *job = plan->job;
-    const struct dsf_onebit_keys *keys = dsf_onebit_keys(job);
 
-    if (keys->freeze_step >= job->main.steps)
-        return dsf_job_fail(
-            job, err, DSFLOW_EINVAL, job->optimizer.kind, "freeze_step",
-            "%lld: expected less than job.steps, %lld",
-            (long long)keys->freeze_step, (long long)job->main.steps);
     if (dsf_compresses_gradients(job))
-        return refuse(plan, err, "compress", "gradients",
-                      "none, as momenta are sent,");
+        return dsf_onebit_refuse(plan, err, "compress", "gradients",
+                                 "none, as momenta are sent,");
     if (plan->reduce_micro)
-        return refuse(plan, err, "zero", "reduce", "step");
+        return dsf_onebit_refuse(plan, err, "zero", "reduce", "step");
     if (plan->sequence_groups > 1)
-        return refuse(plan, err, "batch", "sequence_groups",
-                      "1, as momenta are of whole sequences,");
+        return dsf_onebit_refuse(plan, err, "batch", "sequence_groups",
+                                 "1, as momenta are of whole sequences,");
     if (plan->nparts > 1)
-        return refuse(plan, err, "mesh", "tensor",
-                      "1, as tensors have one scale,");
+        return dsf_onebit_refuse(plan, err, "mesh", "tensor",
+                                 "1, as tensors have one scale,");
     if (dsf_offload_keys(job)->home[DSFLOW_STATES] != DSFLOW_DEVICE)
-        return refuse(plan, err, "offload", "optimizer",
-                      "none, as tensors have one scale,");
+        return dsf_onebit_refuse(plan, err, "offload", "optimizer",
+                                 "none, as tensors have one scale,");
     if (dsf_job_states(job) != DSFLOW_FP32)
-        return refuse(plan, err, "precision", "states", "fp32");
+        return dsf_onebit_refuse(plan, err, "precision", "states", "fp32");
     if (!dsf_keeps_masters(job))
-        return refuse(plan, err, "precision", "master", "true");
+        return dsf_onebit_refuse(plan, err, "precision", "master", "true");
     if (dsf_gradient_type(job) != DSFLOW_FP32)
-        return refuse(plan, err, "precision", "gradients", "fp32");
+        return dsf_onebit_refuse(plan, err, "precision", "gradients", "fp32");
     return DSFLOW_OK;
+}
+
+int dsf_onebit_keep(struct dsflow_plan *plan, struct dsflow_err *err)
+{
+    int status = dsf_keep_of_groups(plan, DSF_OF_ERROR, err);
+
+    return status < 0
+               ? status
+               : dsflow_plan_keep(plan,
+                                  &DSFLOW_KEPT(.name = SERVER,
+                                               .kind = DSFLOW_KEPT_TENSORS,
+                                               .dtype = DSFLOW_FP32),
+                                  err);
 }
 
 /* Of 1-bit LAMB: second moments that do not freeze, some numbers of each
@@ -173,22 +184,22 @@ static int decide_lamb(struct dsflow_plan *plan,
 
 int dsf_onebit_decide(struct dsflow_plan *plan, struct dsflow_err *err)
 {
-    const struct dsf_onebit_keys *keys = dsf_onebit_keys(plan->job);
+    const struct dsf_job *job = plan->job;
+    const struct dsf_onebit_keys *keys = dsf_onebit_keys(job);
     int status;
 
     if (keys == NULL)
         return DSFLOW_OK;
-    status = check(plan, err);
+    if (keys->freeze_step >= job->main.steps)
+        return dsf_job_fail(
+            job, err, DSFLOW_EINVAL, job->optimizer.kind, "freeze_step",
+            "%lld: expected less than job.steps, %lld",
+            (long long)keys->freeze_step, (long long)job->main.steps);
+    status = dsf_onebit_check(plan, err);
     if (status == DSFLOW_OK)
-        status = dsf_keep_errors(plan, err);
-    if (status == DSFLOW_OK)
-        status = dsflow_plan_keep(plan,
-                                  &DSFLOW_KEPT(.name = SERVER,
-                                               .kind = DSFLOW_KEPT_TENSORS,
-                                               .dtype = DSFLOW_FP32),
-                                  err);
-    plan->gradients_stay = dsf_onebit_waits(plan->job);
-    if (status == DSFLOW_OK && dsf_onebit_lamb_keys(plan->job) != NULL)
+        status = dsf_onebit_keep(plan, err);
+    plan->gradients_stay = dsf_onebit_waits(job);
+    if (status == DSFLOW_OK && dsf_onebit_lamb_keys(job) != NULL)
         status = decide_lamb(plan, keys, err);
     if (status == DSFLOW_OK)
         status = dsflow_plan_add_program(

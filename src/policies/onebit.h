@@ -20,6 +20,9 @@ const struct dsf_onebit_keys *dsf_onebit_keys(const struct dsf_job *job);
 const struct dsf_onebit_lamb_keys *
 dsf_onebit_lamb_keys(const struct dsf_job *job);
 
+/* Is it 1-bit Adam, or one that has its tasks in some steps? */
+bool dsf_sends_signs(const struct dsf_job *job);
+
 /* Is this kept of units that are coded, and of no others? */
 bool dsf_onebit_keeps(const struct dsf_job *job,
                       const struct dsflow_kept *kept);
@@ -34,6 +37,14 @@ struct dsf_coding dsf_onebit_coding(const struct dsf_job *job,
 /* What is kept of it beside the states of Adam, which steps are of the program;
  * and what does not go with it is refused. */
 int dsf_onebit_decide(struct dsflow_plan *plan, struct dsflow_err *err);
+
+/* For whoever sends signs: errors are kept of groups and of chunks. What takes
+ * gradients as they are in all steps, or cuts what has one scale, is refused;
+ * so is a key of which `words` say what is expected. */
+int dsf_onebit_keep(struct dsflow_plan *plan, struct dsflow_err *err);
+int dsf_onebit_check(const struct dsflow_plan *plan, struct dsflow_err *err);
+int dsf_onebit_refuse(const struct dsflow_plan *plan, struct dsflow_err *err,
+                      const char *table, const char *key, const char *words);
 
 /* What is kept of the errors of those that average the chunks (graph.h: kept):
  * each data rank has a shard of it, on any stage of ZeRO. 0: there is none. */

@@ -227,15 +227,16 @@ static int32_t move_to(const struct dsflow_plan *plan, int32_t rank,
     return dsf_mesh_peer(&plan->mesh, rank, DSF_AXIS_DATA, replica);
 }
 
-/* The rank that has a part of a unit between steps; of an error, the one that
- * has its group. */
+/* The rank that has a part of a unit between steps; of what a group keeps, the
+ * one that has the group. */
 static int32_t rank_of_unit(const struct dsflow_plan *plan,
                             const struct dsflow_data_spec *d)
 {
     int32_t layer = plan->model->units[d->unit].layer;
     int32_t rank = dsf_mesh_peer(&plan->mesh, 0, DSF_AXIS_TENSOR,
                                  d->part % plan->nparts);
-    int32_t group = dsf_error_group(plan, d->kept);
+    enum dsf_of_group what;
+    int32_t group = dsf_kept_group(plan, d->kept, &what);
 
     rank = move_to(plan, rank, dsflow_plan_stage_of(plan, layer), 0);
     return group < 0 ? rank

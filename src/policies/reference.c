@@ -10,7 +10,9 @@
 
 #include "base/alloc.h"
 #include "policies/onebit.h"
+#include "policies/zeroone.h"
 #include "plan/key_tiles.h"
+#include "plan/programs.h"
 #include "plan/sight.h"
 #include "plan/stretch.h"
 
@@ -148,8 +150,8 @@ dsflow_data_id dsf_step_on_port(struct step *s, int l, unsigned i, unsigned p,
 
     switch (port->from) {
     case DSFLOW_FROM_PARAMETERS:
-        return s->units[dsf_model_unit(s->model, l, segments[i], port->unit)]
-            .param;
+        return dsf_zeroone_weights(
+            s, dsf_model_unit(s->model, l, segments[i], port->unit));
     case DSFLOW_FROM_IN:
     case DSFLOW_FROM_DIN:
         return stream(s, l, i, false, port->from == DSFLOW_FROM_DIN, t);
@@ -487,9 +489,12 @@ static void train_step(struct step *s, dsflow_program program)
     dsflow_data_id loss;
 
     s->program = program;
-    s->coded = program != DSFLOW_STEP && !s->freezing;
+    s->coded = program != DSFLOW_STEP && !s->freezing &&
+               s->kind == DSF_ZEROONE_VARIANCE;
     stand_aside(s);
     dsf_step_begin_update(s);
+    if (dsf_zeroone_is_local(s))
+        dsf_zeroone_begin(s);
     for (int32_t micro_step = 0; micro_step < plan->micro_steps;
          micro_step += together) {
         struct wave wave = { micro_step, micro_step + together };
@@ -516,6 +521,7 @@ static void eval_step(struct step *s)
 
     s->program = dsflow_graph_add_program(s->g, "eval");
     s->coded = false;
+    s->kind = DSF_ZEROONE_VARIANCE;
     s->pass = DSFLOW_FORWARD;
     stand_at(s, 0, 0);
     for (int l = -1; l < s->model->layers; l++)
@@ -527,6 +533,22 @@ static void eval_step(struct step *s)
     EMIT(s, &dsf_op_advance, NULL, -1, 0, s->eval_cursor);
     EMIT(s, &dsf_op_report_loss, NULL, -1, 0, dsf_step_sum(s, losses, n));
     free(losses);
+}
+
+/* The kinds of step of 0/1 Adam that are not plain ones. */
+static void zeroone_steps(struct step *s)
+{
+    static const enum dsf_zeroone_kind kinds[] = { DSF_ZEROONE_GRADIENT,
+                                                   DSF_ZEROONE_LOCAL,
+                                                   DSF_ZEROONE_SYNC };
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        const char *name = dsf_zeroone_program(kinds[i]);
+
+        s->kind = kinds[i];
+        if (dsf_plan_runs_in_steps(s->plan, name))
+            train_step(s, dsflow_graph_add_program(s->g, name));
+    }
 }
 
 static int reference_rewrite(const void *part, const struct dsflow_plan *plan,
@@ -548,6 +570,8 @@ static int reference_rewrite(const void *part, const struct dsflow_plan *plan,
     s.freezing = dsf_onebit_lamb_keys(plan->job) != NULL;
     if (s.freezing)
         train_step(&s, dsflow_graph_add_program(out, DSF_ONEBIT_FREEZING));
+    if (dsf_zeroone_keys(plan->job) != NULL)
+        zeroone_steps(&s);
     dsf_step_free(&s);
     return s.status;
 }
@@ -557,7 +581,9 @@ static int reference_decide(void *part, struct dsflow_plan *plan,
 {
     int status = dsf_reference_keep(plan->job, &plan->kept, err);
 
-    return status < 0 ? status : dsf_onebit_decide(plan, err);
+    if (status == DSFLOW_OK)
+        status = dsf_onebit_decide(plan, err);
+    return status < 0 ? status : dsf_zeroone_decide(plan, err);
 }
 
 const struct dsflow_policy dsf_policy_reference = {

@@ -68,7 +68,7 @@ static void add_errors(struct step *s, struct unit_data *d,
     spec.ring_class = DSF_RING_ERROR;
     spec.persistent = 1;
     for (int32_t i = 0; i < dsf_plan_sums(plan); i++) {
-        spec.kept = dsf_error_kept(plan, i);
+        spec.kept = dsf_group_kept(plan, DSF_OF_ERROR, i);
         g->errors[i] = dsf_add_named(
             s->g, &spec, "%s.%s", plan->kept.v[spec.kept - 1].name, unit->name);
     }
@@ -150,6 +150,7 @@ static void add_unit(struct step *s, unsigned u)
                       unit->name);
     add_errors(s, d, grad, unit);
     add_lamb(s, d, grad, unit);
+    dsf_zeroone_add_data(s, u, &grad);
 }
 
 /* --- what segments leave for each other ---------------------------------- */
@@ -451,6 +452,7 @@ void dsf_step_free(struct step *s)
         free(s->units[u].grad.errors);
         free(s->units[u].tied.of);
         free(s->units[u].tied.begun);
+        dsf_zeroone_free_data(&s->units[u]);
     }
     for (int32_t ring = 0; ring < DSF_NRINGS; ring++)
         free(s->made[ring]);

@@ -8,6 +8,7 @@
 #include "tasks/components.h"
 #include "tasks/bind.h"
 #include "tasks/tasks.h"
+#include "tasks/zeroone.h"
 
 /* Gradients of one unit, added up apart for each group of micro-batches and of
  * tokens: plan/stretch.h says how many. */
@@ -28,6 +29,11 @@ struct unit_data {
     dsflow_data_id fresh, lamb; /* of 1-bit LAMB; coded numbers of units … */
     int64_t coded_before;       /* … before this one */
     struct gradients grad, tied;
+
+    /* Of 0/1 Adam: of each group, as a worker, its momentum, how far it has
+     * moved, its weights, and the squares of its gradient; NULL: there are
+     * none. */
+    dsflow_data_id *own, *local, *weights, *squares;
 };
 
 struct step {
@@ -60,6 +66,7 @@ struct step {
     dsflow_program program;
     bool coded;    /* a step of 1-bit Adam or LAMB that sends momenta */
     bool freezing; /* the last one of 1-bit LAMB before these */
+    enum dsf_zeroone_kind kind; /* of 0/1 Adam; else that of a plain step */
     uint8_t pass;
     int32_t micro_step, m, t; /* of the replica; micro-batch; tile */
 };
@@ -171,6 +178,28 @@ dsflow_data_id dsf_lamb_serve(struct step *s, unsigned u,
  * begin with. */
 void dsf_lamb_keep_mean(struct step *s, unsigned u, dsflow_data_id ratio);
 void dsf_lamb_freeze(struct step *s);
+
+/* reference_zeroone.c: 0/1 Adam. The data of workers; their weights, at the
+ * beginning of a step of their own; and in steps that are not plain what comes
+ * of gradients, their squares, and what comes of these. */
+void dsf_zeroone_add_data(struct step *s, unsigned u,
+                          const struct dsflow_data_spec *grad);
+void dsf_zeroone_free_data(struct unit_data *d);
+dsflow_data_id dsf_zeroone_weights(const struct step *s, unsigned u);
+void dsf_zeroone_begin(struct step *s);
+void dsf_zeroone_sum(struct step *s, unsigned u);
+void dsf_zeroone_update(struct step *s, unsigned u,
+                        const struct dsf_update_args *args);
+dsflow_data_id dsf_zeroone_squares(struct step *s);
+
+/* Are workers' weights their own in this step? */
+static inline bool dsf_zeroone_is_local(const struct step *s)
+{
+    return s->kind == DSF_ZEROONE_LOCAL || s->kind == DSF_ZEROONE_SYNC;
+}
+
+/* The arguments of `begin`, of which the learning rate follows. */
+struct dsf_begin_args dsf_step_begin_args(const struct step *s);
 
 /* The sum of n numbers in a fixed tree of tasks with seven inputs each; and of
  * n pieces of `each` numbers, place by place. */

@@ -49,27 +49,27 @@ static void emit_scaled(struct step *s, const struct dsflow_op *op,
         sizeof((dsflow_data_id[]){ __VA_ARGS__ }) / sizeof(dsflow_data_id),    \
         (dsflow_data_id[]){ __VA_ARGS__ })
 
-static struct dsf_begin_args begin_args(const struct dsf_job *job,
-                                        const struct dsf_loss_scale *scale)
+struct dsf_begin_args dsf_step_begin_args(const struct step *s)
 {
-    const struct dsflow_lr_schedule *s = dsf_job_lr_schedule(job, NULL);
-    const void *part = dsf_job_part(job, s->options);
+    const struct dsf_job *job = s->plan->job;
+    const struct dsflow_lr_schedule *lr = dsf_job_lr_schedule(job, NULL);
+    const void *part = dsf_job_part(job, lr->options);
     struct dsf_begin_args args = {
         .keys = dsf_lr_keys(job),
         .beta1 = job->optimizer.betas[0],
         .beta2 = job->optimizer.betas[1],
-        .scale = *scale,
+        .scale = s->scale,
     };
 
-    snprintf(args.schedule, sizeof(args.schedule), "%s", s->name);
+    snprintf(args.schedule, sizeof(args.schedule), "%s", lr->name);
     if (part != NULL)
-        memcpy(args.part, part, s->part_size);
+        memcpy(args.part, part, lr->part_size);
     return args;
 }
 
 void dsf_step_begin_update(struct step *s)
 {
-    struct dsf_begin_args begin = begin_args(s->plan->job, &s->scale);
+    struct dsf_begin_args begin = dsf_step_begin_args(s);
 
     s->pass = DSFLOW_UPDATE;
     EMIT_SCALED(s, &dsf_op_begin, &begin, s->control);
@@ -149,8 +149,11 @@ static void update_unit(struct step *s, unsigned u)
     if (s->status < 0)
         dsf_job_fail(job, s->err, s->status, "optimizer", "kind", "%s: %s",
                      o->name, why.msg);
-    if (s->coded) {
-        dsf_onebit_update(s, u, args);
+    if (s->coded || s->kind != DSF_ZEROONE_VARIANCE) {
+        if (s->coded)
+            dsf_onebit_update(s, u, args);
+        else
+            dsf_zeroone_update(s, u, args);
         free(args);
         return;
     }
@@ -263,8 +266,11 @@ static dsflow_data_id whole_gradient(struct step *s, unsigned u)
 {
     struct unit_data *d = &s->units[u];
 
-    if (s->coded) {
-        dsf_onebit_sum(s, u);
+    if (s->coded || s->kind != DSF_ZEROONE_VARIANCE) {
+        if (s->coded)
+            dsf_onebit_sum(s, u);
+        else
+            dsf_zeroone_sum(s, u);
         return d->grad.of[0];
     }
     if (s->plan->reduce_micro) {
@@ -295,11 +301,15 @@ static void square_unit(struct step *s, unsigned u, dsflow_data_id grad)
 
 void dsf_step_complete(struct step *s, unsigned u)
 {
+    dsflow_data_id grad;
+
     if (s->coded && dsf_onebit_waits(s->plan->job)) {
         dsf_onebit_complete(s, u);
         return;
     }
-    square_unit(s, u, whole_gradient(s, u));
+    grad = whole_gradient(s, u);
+    if (!dsf_zeroone_is_local(s))
+        square_unit(s, u, grad);
     if (!waits(s))
         update_unit(s, u);
 }
@@ -376,8 +386,10 @@ void dsf_step_end_update(struct step *s, dsflow_data_id loss)
         square_unit(s, u, s->units[u].grad.of[0]);
     for (unsigned u = 0; u < n; u++)
         squares[u] = s->units[u].square;
-    EMIT_SCALED(s, &dsf_op_clip, &clip, dsf_step_sum(s, squares, n), loss,
-                s->control);
+    EMIT_SCALED(s, &dsf_op_clip, &clip,
+                dsf_zeroone_is_local(s) ? dsf_zeroone_squares(s)
+                                        : dsf_step_sum(s, squares, n),
+                loss, s->control);
     /* Last come those that the next step needs last. */
     for (unsigned u = 0; u < n && (all || waits(s)); u++)
         update_unit(s, u);

@@ -29,10 +29,11 @@ unsigned dsf_ring_port(int32_t ring)
 struct dsf_ring_name dsf_ring_name(int32_t ring)
 {
     static const char *const names[DSF_RING_PORTS] = {
-        [DSF_RING_NONE] = "none", [DSF_RING_X] = "x",
-        [DSF_RING_DX] = "dx",     [DSF_RING_SUM] = "total",
-        [DSF_RING_GRAD] = "grad", [DSF_RING_TIED_SUM] = "tiedsum",
-        [DSF_RING_TIED] = "tied", [DSF_RING_ERROR] = "error",
+        [DSF_RING_NONE] = "none",    [DSF_RING_X] = "x",
+        [DSF_RING_DX] = "dx",        [DSF_RING_SUM] = "total",
+        [DSF_RING_GRAD] = "grad",    [DSF_RING_TIED_SUM] = "tiedsum",
+        [DSF_RING_TIED] = "tied",    [DSF_RING_ERROR] = "error",
+        [DSF_RING_OWN] = "momentum", [DSF_RING_LOCAL] = "local",
     };
     struct dsf_ring_name name;
     int32_t kind = ring % DSF_NRINGS;

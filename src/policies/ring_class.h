@@ -16,6 +16,8 @@ enum dsf_ring_class {
     DSF_RING_GRAD,     /* gradients of a group: dsf_ring_of_group */
     DSF_RING_TIED,
     DSF_RING_ERROR, /* errors of coded gradients, of all groups */
+    DSF_RING_OWN,   /* momenta of workers, of all groups, */
+    DSF_RING_LOCAL, /* and how far they have moved */
     DSF_RING_PORTS, /* what is made for the ports of segments */
     DSF_NRINGS = DSF_RING_PORTS + DSF_MAX_SEGMENTS * DSFLOW_SEGMENT_PORTS
 };

@@ -355,8 +355,10 @@ static void unit_task(struct dsf_zero *z, const struct dsflow_task_spec *t,
         if (how == REPLICAS || dsf_pieces_elems(&pieces, d) > 0)
             on_rank(z, t, unit, d, how);
     for (unsigned i = 0; i < t->ndata && how == SHARDS; i++) {
-        const struct dsf_spread *s = &z->spread[t->data[i].i];
+        struct dsf_spread *s = &z->spread[t->data[i].i];
 
+        if (t->op == &dsf_op_serve_mean)
+            s->shards = false;
         if (!dsf_task_port(t, i)->slice || !s->whole || s->shards ||
             !(dsflow_task_access(t, i) & DSFLOW_W))
             continue;

@@ -173,8 +173,9 @@ void dsf_zero_recode(struct dsf_zero *z, const struct dsflow_task_spec *t)
 
 bool dsf_zero_serves_signs(const struct dsflow_task_spec *t)
 {
-    /* Both have these arguments first. */
-    return (t->op == &dsf_op_serve || t->op == &dsf_op_serve_lamb) &&
+    /* All have these arguments first. */
+    return (t->op == &dsf_op_serve || t->op == &dsf_op_serve_lamb ||
+            t->op == &dsf_op_serve_mean) &&
            ((const struct dsf_chunk_args *)t->args)->coding.ntensors > 0;
 }
 

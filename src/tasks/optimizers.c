@@ -7,6 +7,7 @@
 #include "tasks/lamb.h"
 #include "tasks/muon.h"
 #include "tasks/onebit.h"
+#include "tasks/zeroone.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -155,13 +156,24 @@ static const struct dsflow_optimizer optimizers[] = {
       .fill = fill_onebit_lamb,
       .options = dsf_onebit_lamb_options,
       .part_size = sizeof(struct dsf_onebit_lamb_keys) },
+    { .abi = DSFLOW_OPTIMIZER_ABI,
+      .name = "zeroone_adam",
+      .summary =
+          "0/1 Adam: signs of gradients, and then steps of each worker's "
+          "own",
+      .op = &dsf_op_adam,
+      STATES("m", "v"),
+      .fill = fill_onebit,
+      .options = dsf_zeroone_options,
+      .part_size = sizeof(struct dsf_zeroone_keys) },
 };
 
 static const void *const builtin[] = { &optimizers[0], &optimizers[1],
                                        &optimizers[2], &optimizers[3],
                                        &optimizers[4], &optimizers[5],
                                        &optimizers[6], &optimizers[7],
-                                       &optimizers[8], NULL };
+                                       &optimizers[8], &optimizers[9],
+                                       NULL };
 
 static unsigned count_states(const struct dsflow_optimizer *o)
 {

@@ -425,19 +425,26 @@ static int read_numbers(struct dsf_session *s, const char *folder,
 static void warn_absent(const struct dsf_session *s, const char *folder,
                         unsigned kind)
 {
+    static const char *const words[] = { [DSF_OF_ERROR] = "errors",
+                                         [DSF_OF_MOMENTUM] = "momenta",
+                                         [DSF_OF_LOCAL] = "local steps" };
+    enum dsf_of_group what;
+
     if (is_array(&s->plan->kept.v[kind]))
         dsf_warn("%s: has not all of %s: it begins as zeroes", folder,
                  s->plan->kept.v[kind].name);
-    else if (dsf_error_group(s->plan, (uint16_t)(kind + 1)) == 0)
-        dsf_warn("%s: has not all errors of %d groups of micro-batches: they "
-                 "begin as zeroes",
-                 folder, (int)s->plan->groups);
+    else if (dsf_kept_group(s->plan, (uint16_t)(kind + 1), &what) == 0)
+        dsf_warn("%s: has not all %s of %d groups of micro-batches: they begin "
+                 "as zeroes",
+                 folder, words[what], (int)s->plan->groups);
 }
 
 static bool may_be_absent(const struct dsf_session *s, unsigned kind)
 {
+    enum dsf_of_group what;
+
     return is_array(&s->plan->kept.v[kind]) ||
-           dsf_error_group(s->plan, (uint16_t)(kind + 1)) >= 0;
+           dsf_kept_group(s->plan, (uint16_t)(kind + 1), &what) >= 0;
 }
 
 static int find_absent(const struct dsf_session *s, const struct contents *c,

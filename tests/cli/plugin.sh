@@ -51,7 +51,7 @@ line "--set: pull: share: 7: expected a number, 0 to 1" \
     plan with.toml --set pull.share=7
 line "--set: pull: shore: unknown key; did you mean share?" \
     plan with.toml --set pull.shore=7
-line '--set: optimizer: kind: "pul": expected adamw, adam, sgd, lion, adagrad, lamb, muon, onebit_adam, onebit_lamb or pull' \
+line '--set: optimizer: kind: "pul": expected adamw, adam, sgd, lion, adagrad, lamb, muon, onebit_adam, onebit_lamb, zeroone_adam or pull' \
     plan with.toml --set optimizer.kind=pul
 line '--set: schedule: kind: "half": expected constant, warmup_cosine, warmup_linear, warmup, one_cycle, range_test or halves' \
     plan with.toml --set schedule.kind=half

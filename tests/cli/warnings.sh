@@ -52,9 +52,9 @@ idle machine.virtual_memory 1GiB "machine.virtual is 0 (needs 1 or more)"
 idle machine.virtual_link 1MiB "machine.virtual is 0 (needs 1 or more)"
 idle optimizer.momentum 0.9 'optimizer.kind is "adamw" (needs sgd)'
 idle optimizer.nesterov true 'optimizer.momentum is 0 (needs more than 0)' --set optimizer.kind=sgd
-idle optimizer.betas '[0.9, 0.99]' 'optimizer.kind is "sgd" (needs adamw or adam or lion or lamb or muon or onebit_adam or onebit_lamb)' --set optimizer.kind=sgd
+idle optimizer.betas '[0.9, 0.99]' 'optimizer.kind is "sgd" (needs adamw or adam or lion or lamb or muon or onebit_adam or onebit_lamb or zeroone_adam)' --set optimizer.kind=sgd
 idle lamb.max_coeff 5.0 'optimizer.kind is "adamw" (needs lamb)'
-idle optimizer.eps 1e-6 'optimizer.kind is "lion" (needs adamw or adam or adagrad or lamb or muon or onebit_adam or onebit_lamb)' --set optimizer.kind=lion
+idle optimizer.eps 1e-6 'optimizer.kind is "lion" (needs adamw or adam or adagrad or lamb or muon or onebit_adam or onebit_lamb or zeroone_adam)' --set optimizer.kind=lion
 idle sample.top_k 5 'sample.tokens is 0 (needs 1 or more)'
 idle sample.seed 5 'sample.temperature is 0 (needs more than 0)' --set sample.tokens=5 --set sample.temperature=0
 idle checkpoint.keep 3 'checkpoint.every is 0 and checkpoint.at_end is false (needs true)' --set checkpoint.at_end=false

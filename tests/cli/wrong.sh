@@ -70,7 +70,7 @@ set_wrong job.steps 0 "job: steps: 0: expected a whole number, 1 to 1000000000"
 set_wrong job.steps 1.5 "job: steps: 1.5: expected a whole number, 1 to 1000000000"
 set_wrong model.dropout 0.1 "model: dropout: 0.1: expected 0"
 set_wrong model.family bert 'model: family: "bert": expected gpt2 or llama'
-set_wrong optimizer.kind adan 'optimizer: kind: "adan": expected adamw, adam, sgd, lion, adagrad, lamb, muon, onebit_adam or onebit_lamb'
+set_wrong optimizer.kind adan 'optimizer: kind: "adan": expected adamw, adam, sgd, lion, adagrad, lamb, muon, onebit_adam, onebit_lamb or zeroone_adam'
 set_wrong schedule.kind cosine 'schedule: kind: "cosine": expected constant, warmup_cosine, warmup_linear, warmup, one_cycle or range_test'
 set_wrong model.mlp mine 'model: mlp: "mine": expected builtin'
 set_wrong optimizer.lr -1 "optimizer: lr: -1: expected a number, 0 to 1000"

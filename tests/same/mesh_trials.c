@@ -46,6 +46,13 @@
 #define ONEBIT_LAMB                                                            \
     "optimizer.kind=onebit_lamb onebit_lamb.freeze_step=1 optimizer.clip=0.0 " \
     "compress.keep=0 "
+/* 0/1 Adam, with all kinds of step in 7 steps: two send gradients, one signs of
+ * them; then workers synchronise in every other one. */
+#define ZEROONE                                                                \
+    "optimizer.kind=zeroone_adam optimizer.clip=0.0 compress.keep=0 "          \
+    "zeroone_adam.var_freeze_step=2 zeroone_adam.var_update_scaler=1 "         \
+    "zeroone_adam.local_step_scaler=1 zeroone_adam.local_step_clipper=2 "      \
+    "job.steps=7 optimizer.lr=1e-4 "
 #define ROWS           "model.tied=false model.vocab=2048 compress.embedding=rows "
 #define PARAMS(format) "compress.keep=0 compress.params=" format " "
 
@@ -523,6 +530,18 @@ const char *const mesh_trials[] = {
     "offload.params=cpu offload.gradients=nvme",
     "gpt2 " ONEBIT_LAMB "onebit_lamb.freeze_step=2 mesh.data=3 zero.stage=1 "
     "batch.sequences=12 precision.compute=fp16 compress.params=int8",
+
+    /* Gradients in 1 bit, and then workers with weights of their own. */
+    "gpt2 " ZEROONE "mesh.data=2",
+    "llama " ZEROONE "mesh.data=4 mesh.pipeline=2 model.tied=true "
+    "zeroone_adam.errors=bf16 compress.block=48",
+    "gpt2 " ZEROONE "mesh.data=2 precision.compute=bf16 recompute.what=block "
+    "offload.params=cpu offload.gradients=nvme offload.activations=cpu",
+    "llama " ZEROONE
+    "mesh.data=8 mesh.pipeline=2 pipeline.schedule=zero_bubble "
+    "precision.compute=bf16 recompute.what=attention",
+    "gpt2 " ZEROONE "mesh.data=3 batch.sequences=12 precision.compute=bf16 "
+    "precision.head=fp32",
 
     /* A scale for each tensor of a group. */
     "gpt2 " GRADS("sign") "mesh.data=2 batch.groups=8",

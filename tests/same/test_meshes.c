@@ -50,6 +50,7 @@ static const char *const counts[] = {
     "job.steps",    "model.",       "optimizer.",     "zero.reduce",
     "precision.",   "shrink.",      "lamb.",          "muon.",
     "onebit_adam.", "onebit_lamb.", "compress.",      "sparse_attention.",
+    "zeroone_adam.",
 };
 
 /* But for those of them that only say what is sent: where gradients are coded,
@@ -94,6 +95,9 @@ static char *reference_text(const struct trial *of, bool tensor, bool gpu)
                 strcat(strcat(text, " "), of->sets[i]);
     if (strstr(text, "batch.groups=") == NULL)
         sprintf(text + strlen(text), " batch.groups=%d", (int)of->plan->groups);
+    /* Each data rank is a worker: there is no mesh of one rank. */
+    if (strcmp(of->job.optimizer.kind, "zeroone_adam") == 0)
+        sprintf(text + strlen(text), " mesh.data=%d", (int)of->plan->groups);
     if (strstr(text, "batch.sequence_groups=") == NULL &&
         of->plan->sequence_groups > 1)
         sprintf(text + strlen(text), " batch.sequence_groups=%d",

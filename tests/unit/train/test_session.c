@@ -12,7 +12,8 @@ static void what_a_job_lacks_is_said_with_its_place(void **state)
           "/broken.toml:4: model: wdith: unknown key; did you mean width?" },
         { TO_MODEL, "job.toml", "optimizer.kind=none",
           "--set: optimizer: kind: \"none\": expected adamw, adam, sgd, lion, "
-          "adagrad, lamb, muon, onebit_adam or onebit_lamb" },
+          "adagrad, lamb, muon, onebit_adam, onebit_lamb or "
+          "zeroone_adam" },
         { TO_MODEL, "job.toml", "model.segments=[\"qkv\",\"none\"]",
           "--set: model: segments: \"qkv\": expected \"attention\" behind it" },
         { TO_MODEL, "job.toml", "model.heads=3",
