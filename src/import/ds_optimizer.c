@@ -25,6 +25,7 @@ static const struct rule rules[] = {
     { "muon", "muon", 0.02, 0.95, 1e-10, false },
     { "onebitadam", "onebit_adam", 1e-3, 0.999, 1e-8, false },
     { "onebitlamb", "onebit_lamb", 1e-3, 0.999, 1e-8, false },
+    { "zerooneadam", "zeroone_adam", 1e-3, 0.999, 1e-8, false },
 };
 
 static const struct rule *find_rule(struct dsf_ds *x)
@@ -36,7 +37,7 @@ static const struct rule *find_rule(struct dsf_ds *x)
             return &rules[i];
     dsf_ds_refuse(x, "optimizer.type",
                   "%.60s: expected Adam, AdamW, Lion, SGD, Adagrad, "
-                  "Lamb, Muon, OneBitAdam or OneBitLamb",
+                  "Lamb, Muon, OneBitAdam, OneBitLamb or ZeroOneAdam",
                   type);
     return NULL;
 }
@@ -131,6 +132,24 @@ static void take_onebit_lamb(struct dsf_ds *x)
     dsf_ds_take_number(x, table, "factor_threshold", O "factor_threshold", 0.1);
 }
 
+static void take_zeroone(struct dsf_ds *x)
+{
+    static const struct {
+        const char *key, *path;
+        int64_t otherwise;
+    } steps[] = {
+        { "var_freeze_step", O "var_freeze_step", 100000 },
+        { "var_update_scaler", O "var_update_scaler", 16 },
+        { "local_step_scaler", O "local_step_scaler", 32678 },
+        { "local_step_clipper", O "local_step_clipper", 16 },
+    };
+
+    for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
+        dsf_ds_set(x, "zeroone_adam", steps[i].key, steps[i].path, "%lld",
+                   (long long)dsf_ds_whole(x, steps[i].path,
+                                           steps[i].otherwise));
+}
+
 static void take_rule(struct dsf_ds *x, const struct rule *r)
 {
     const bool two =
@@ -152,6 +171,8 @@ static void take_rule(struct dsf_ds *x, const struct rule *r)
         take_onebit(x, "onebit_adam");
     if (strcmp(r->kind, "onebit_lamb") == 0)
         take_onebit_lamb(x);
+    if (strcmp(r->kind, "zeroone_adam") == 0)
+        take_zeroone(x);
     if (!r->momentum)
         return;
     dsf_ds_take_number(x, "optimizer", "momentum", O "momentum", 0);
@@ -310,10 +331,20 @@ static void leave_optimizer(struct dsf_ds *x)
         dsf_ds_leave(x, "optimizer", keys[i], why);
 }
 
-/* Gradients are clipped, unless it is said that they are not. */
-static void take_clip(struct dsf_ds *x)
+/* Gradients are clipped, unless it is said that they are not; of 0/1 Adam's
+ * nobody has the norm. */
+static void take_clip(struct dsf_ds *x, const struct rule *r)
 {
-    dsf_ds_take_number(x, "optimizer", "clip", "gradient_clipping", 1);
+    const bool never = r != NULL && strcmp(r->kind, "zeroone_adam") == 0;
+    const double clip = dsf_ds_number(x, "gradient_clipping", 1);
+
+    if (never && clip > 0)
+        dsf_ds_refuse(
+            x, "gradient_clipping",
+            "%g%s: 0/1 Adam does not clip gradients: expected 0", clip,
+            dsf_ds_get(x, "gradient_clipping") == NULL ? " by default" : "");
+    dsf_ds_take_number(x, "optimizer", "clip", "gradient_clipping",
+                       never ? 0 : 1);
 }
 
 void dsf_ds_optimizer(struct dsf_ds *x)
@@ -325,6 +356,6 @@ void dsf_ds_optimizer(struct dsf_ds *x)
         take_rule(x, rule);
     else if (dsf_ds_get(x, "optimizer") == NULL)
         leave_optimizer(x);
-    take_clip(x);
+    take_clip(x, rule);
     take_schedule(x);
 }

@@ -47,12 +47,12 @@ grep -q "^gather " log && grep -q "^mesh  *data 2 x" log || fault "no ZeRO 2: $(
 [ $? -eq 2 ] && [ "$(wc -l < log)" -eq 1 ] || fault "a job without a model: $(cat log)"
 
 # What cannot be had is all named, and nothing is printed.
-sed 's/"stage": 2,/"stage": 2, "mics_shard_size": 2,/; s/"Adam"/"ZeroOneAdam"/' ds_config.json > bad.json
+sed 's/"stage": 2,/"stage": 2, "mics_shard_size": 2,/; s/"Adam"/"Adafactor"/' ds_config.json > bad.json
 "$dsflow" import bad.json > out 2> err
 [ $? -eq 2 ] || fault "status is not 2"
 [ -s out ] && fault "prints: $(cat out)"
 cat > expected <<'EOF'
-dsflow: bad.json:7: optimizer.type: ZeroOneAdam: expected Adam, AdamW, Lion, SGD, Adagrad, Lamb, Muon, OneBitAdam or OneBitLamb
+dsflow: bad.json:7: optimizer.type: Adafactor: expected Adam, AdamW, Lion, SGD, Adagrad, Lamb, Muon, OneBitAdam, OneBitLamb or ZeroOneAdam
 dsflow: bad.json:16: zero_optimization.mics_shard_size: 2: all replicas share one set of states: expected -1; --drop zero_optimization.mics_shard_size goes on without it
 dsflow: bad.json: 2 keys cannot be had
 EOF

@@ -470,11 +470,11 @@ static void an_optimizer_of_the_program_is_left_open(void **state)
 
 static void optimizers_that_there_are_not_are_refused(void **state)
 {
-    assert_refused("{" BATCH "\"optimizer\": {\"type\": \"ZeroOneAdam\"}}",
+    assert_refused("{" BATCH "\"optimizer\": {\"type\": \"Adafactor\"}}",
                    RANKS(1),
-                   "ds.json:1: optimizer.type: ZeroOneAdam: expected Adam, "
-                   "AdamW, Lion, SGD, Adagrad, Lamb, Muon, OneBitAdam or "
-                   "OneBitLamb");
+                   "ds.json:1: optimizer.type: Adafactor: expected Adam, "
+                   "AdamW, Lion, SGD, Adagrad, Lamb, Muon, OneBitAdam, "
+                   "OneBitLamb or ZeroOneAdam");
     assert_refused("{" BATCH "\n\"optimizer\": {\"params\": {\"betas\": [1]}}}",
                    RANKS(1),
                    "ds.json:2: optimizer.params.betas: expected two numbers");
@@ -522,6 +522,30 @@ static void onebit_lamb_becomes_what_it_is_called(void **state)
     assert_line("factor_min = 0.25 ");
     assert_line("factor_threshold = 0.1 ");
     assert_line("coeff_beta = 0.75 ");
+}
+
+#define ZEROONE                                                                \
+    BATCH "\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"lr\": "        \
+          "0.001, \"var_freeze_step\": 40, \"var_update_scaler\": 3, "         \
+          "\"local_step_scaler\": 20, \"cuda_aware\": false, "                 \
+          "\"comm_backend_name\": \"nccl\"}}"
+
+static void zero_one_adam_becomes_what_it_is_called(void **state)
+{
+    struct dsf_job job;
+
+    make_job("{" ZEROONE ", \"gradient_clipping\": 0}", RANKS(1), &job);
+    assert_string_equal(job.optimizer.kind, "zeroone_adam");
+    assert_true(job.optimizer.lr == 0.001);
+    assert_true(job.optimizer.clip == 0);
+    dsf_job_fini(&job);
+    assert_line("\nvar_freeze_step = 40");
+    assert_line("\nvar_update_scaler = 3");
+    assert_line("\nlocal_step_scaler = 20");
+    assert_line("\nlocal_step_clipper = 16");
+    assert_refused("{" ZEROONE "}", RANKS(1),
+                   "ds.json: gradient_clipping: 1 by default: 0/1 Adam does "
+                   "not clip gradients: expected 0");
 }
 
 struct point {
@@ -849,6 +873,7 @@ int main(void)
         cmocka_unit_test(optimizers_that_there_are_not_are_refused),
         cmocka_unit_test(onebit_adam_becomes_what_it_is_called),
         cmocka_unit_test(onebit_lamb_becomes_what_it_is_called),
+        cmocka_unit_test(zero_one_adam_becomes_what_it_is_called),
         cmocka_unit_test(rates_are_those_of_deepspeed),
         cmocka_unit_test(types_are_those_asked_for),
         cmocka_unit_test(memories_are_those_asked_for),
