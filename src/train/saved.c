@@ -38,7 +38,7 @@ struct contents {
 static const struct dsf_kept_list *kept_of(const struct dsf_session *s,
                                            struct contents *c)
 {
-    if (s->graph != NULL)
+    if (s->graph != NULL || s->had.kept != NULL)
         return &s->plan->kept;
     dsf_reference_keep(s->job, &c->kept, NULL);
     return &c->kept;
@@ -152,19 +152,33 @@ static bool is_array(const struct dsflow_kept *kept)
 static void list_arrays(const struct dsf_session *s, struct contents *c,
                         const struct dsf_kept_list *kept)
 {
-    struct dsf_contents all;
+    struct dsf_contents now = { 0 };
+    const struct dsf_contents *all = s->graph == NULL ? &s->had : &now;
 
-    if (s->graph == NULL)
-        return;
-    dsf_contents_init(&all, &s->model, s->graph, NULL, kept, s->plan->nparts);
-    for (size_t i = 0; i < all.n; i++) {
-        const struct dsf_holding *h = &all.v[i];
+    if (s->graph != NULL)
+        dsf_contents_init(&now, &s->model, s->graph, NULL, kept,
+                          s->plan->nparts);
+    for (size_t i = 0; i < all->n; i++) {
+        const struct dsf_holding *h = &all->v[i];
 
         if (is_array(&kept->v[h->kind]) &&
             (i == 0 || h[-1].kind != h->kind || h[-1].unit != h->unit))
             add_array(s, c, &kept->v[h->kind], h->unit, h->kind);
     }
-    dsf_contents_fini(&all);
+    dsf_contents_fini(&now);
+}
+
+void dsf_session_forget_graph(struct dsf_session *s)
+{
+    if (s->graph == NULL)
+        return;
+    dsf_contents_fini(&s->had);
+    dsf_contents_init(&s->had, &s->model, s->graph, NULL, &s->plan->kept,
+                      s->plan->nparts);
+    s->had.graph = NULL;
+    dsf_graph_part_forget_whole(&s->part);
+    dsflow_graph_free(s->graph);
+    s->graph = NULL;
 }
 
 /* Names and sizes. Tensors are known before there is a graph. */

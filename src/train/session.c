@@ -608,6 +608,7 @@ void dsf_session_close(struct dsf_session *s)
     dsf_tokenizer_free(s->tok);
     dsf_session_take_job(s, NULL);
     dsf_contents_fini(&s->contents);
+    dsf_contents_fini(&s->had);
     dsf_contents_fini(&s->mine);
     free(s->why);
     free(s->origin);

@@ -41,6 +41,8 @@ struct dsf_session {
     struct dsflow_exec *exec;
     struct dsf_contents contents; /* after open */
     struct dsf_contents mine; /* what this process has of them; alone, all */
+    struct dsf_contents had;  /* places only: what is kept, of a graph that has
+                                 been forgotten */
     char *origin; /* the checkpoint of another run that model.init names; NULL:
                      it names none … */
     struct dsf_ckpt_fields origin_of; /* … and what that is of */
@@ -159,6 +161,9 @@ int dsf_session_load(struct dsf_session *s, const char *folder,
 
 /* What of it is this process's, one of several: kinds that are `absent` from
  * the checkpoint begin as zeroes; `sums` are those of dsf_ckpt_write_some. */
+/* What is kept between steps is known from here on, without the graph. */
+void dsf_session_forget_graph(struct dsf_session *s);
+
 int dsf_session_save_own(struct dsf_session *s, const char *folder,
                          const struct dsf_writes *writes, uint64_t *sums,
                          struct dsflow_err *err);

@@ -308,14 +308,6 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
     return status;
 }
 
-/* What it was planned by, once nobody asks for it any more. */
-static void forget_graph(struct dsf_session *s)
-{
-    dsf_graph_part_forget_whole(&s->part);
-    dsflow_graph_free(s->graph);
-    s->graph = NULL;
-}
-
 /* The first one looks at the memories of those ranks that it has a graph of. */
 static int check_memory(struct served *x, const struct order *o,
                         struct dsflow_err *err)
@@ -341,7 +333,7 @@ static int open_served(struct served *x, const struct order *o,
     if (status == DSFLOW_OK)
         status = check_memory(x, o, err);
     if (!o->alone)
-        forget_graph(&x->s);
+        dsf_session_forget_graph(&x->s);
     if (status == DSFLOW_OK)
         status = dsf_session_text(&x->s, err);
     if (status == DSFLOW_OK && x->s.text.content != o->text)
@@ -398,7 +390,7 @@ static int serve(struct served *x, const struct order *o,
             status = dsf_heard_say(&x->s, x->wire, err);
         if (status == DSFLOW_OK && opened == DSFLOW_OK)
             status = say_weights(x, o, err);
-        forget_graph(&x->s);
+        dsf_session_forget_graph(&x->s);
     }
     /* Also where it has no executor: the first one closes its own. */
     if (status == DSFLOW_OK)

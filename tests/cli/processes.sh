@@ -137,4 +137,13 @@ for process in "01":
     assert at and 0 <= min(at) and max(at) < 500e6, (process, names, at[:5])
 PY
 fi
+# What other processes keep beside the states of the optimizer is in checkpoints:
+# errors of groups, and what is by unit.
+keys='--set optimizer.kind=onebit_lamb --set onebit_lamb.freeze_step=4 --set batch.groups=2
+    --set compress.keep=0 --set mesh.data=2 --set mesh.pipeline=2'
+run kept1 $keys
+in_processes 2 0 'step 10' --set job.output=kept2 $keys
+cmp -s kept1/checkpoints/step-10/states.safetensors kept2/checkpoints/step-10/states.safetensors ||
+    fault "states of two processes are others than those of one"
+
 finish
