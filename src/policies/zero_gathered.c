@@ -3,6 +3,7 @@
 #include "policies/zero_private.h"
 
 #include "base/alloc.h"
+#include "plan/programs.h"
 #include "tasks/tasks.h"
 
 #include <stdlib.h>
@@ -135,13 +136,14 @@ static void gather_all(struct dsf_zero *z, dsflow_data_id id,
                        dsflow_data_id into)
 {
     dsflow_data_id *whole = dsf_xcalloc((size_t)z->data, sizeof(*whole));
+    const bool together = dsf_plan_runs_in_steps(
+        z->plan, dsflow_graph_program(z->rw.in, t->program));
 
     for (int32_t d = 0; d < z->data; d++)
         if (d == first)
             whole[d] = into;
         else
-            whole[d] = t->program == DSFLOW_STEP ? find_buffer(z, id, t, d)
-                                                 : dsf_no_data();
+            whole[d] = together ? find_buffer(z, id, t, d) : dsf_no_data();
     if (!dsf_zero_gather_coded(z, id, t, whole))
         gather_numbers(z, id, t, whole);
     free(whole);
