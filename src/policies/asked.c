@@ -64,9 +64,12 @@ static int32_t lane_of(const struct finding *f,
 }
 
 /* What follows the gradients is of a unit, also where it stands with a
- * micro-batch: tensor ranks do all of it together. */
+ * micro-batch: tensor ranks do all of it together. What has none stands where
+ * its layer is, if it has one. */
 static bool is_own(const struct finding *f, const struct dsflow_task_spec *t)
 {
+    int32_t stage;
+
     if (t->microbatch >= 0 && t->pass != DSFLOW_UPDATE)
         return *here_at(f, dsflow_plan_stage_of(f->plan, t->layer),
                         lane_of(f, t));
@@ -76,7 +79,9 @@ static bool is_own(const struct finding *f, const struct dsflow_task_spec *t)
         if (unit >= 0)
             return follows(f, unit);
     }
-    return f->first;
+    stage = dsflow_plan_stage_of(f->plan, t->layer);
+    return t->microbatch >= 0 ? *here_at(f, stage, lane_of(f, t))
+                              : f->first || (t->layer >= 0 && f->stages[stage]);
 }
 
 /* Parameters and gradients are where their unit is, whoever uses them. */
