@@ -26,6 +26,13 @@ size_t dsf_registry_count(struct dsf_registry *r)
     return r->n;
 }
 
+size_t dsf_registry_all(struct dsf_registry *r, const struct dsf_registered **v)
+{
+    fill(r);
+    *v = r->v;
+    return r->n;
+}
+
 const struct dsf_registered *dsf_registry_at(struct dsf_registry *r, size_t i)
 {
     fill(r);

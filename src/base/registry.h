@@ -36,6 +36,11 @@ const struct dsf_registered *dsf_registry_at(struct dsf_registry *r, size_t i);
 const struct dsf_registered *dsf_registry_find(struct dsf_registry *r,
                                                const char *name);
 
+/* All of them, and how many there are: for who asks at each task. Borrowed
+ * until one is added. */
+size_t dsf_registry_all(struct dsf_registry *r,
+                        const struct dsf_registered **v);
+
 /* The thing of this name, or of the i-th; or NULL. */
 const void *dsf_registry_thing(struct dsf_registry *r, const char *name);
 const void *dsf_registry_thing_at(struct dsf_registry *r, size_t i);

@@ -20,10 +20,15 @@
 /* Layers whose forward pass may overlap. */
 enum { PASSING = 2 };
 
-/* A dropped piece of data. */
+/* A dropped piece of data, and where it stood last, in the forward pass and in
+ * the backward pass. */
 struct dropped {
     bool is;
     int16_t layer, tile;
+    struct {
+        int32_t slot; /* + 1; 0: it was not asked for yet */
+        dsflow_data_id buffer;
+    } last[2];
 };
 
 struct recompute {
@@ -96,8 +101,9 @@ static void find_dropped(struct recompute *r)
 
             if (!(ports >> dsflow_task_port(t, k) & 1))
                 continue;
-            r->dropped[t->data[k].i] =
-                (struct dropped){ true, t->layer, t->tile };
+            r->dropped[t->data[k].i] = (struct dropped){ .is = true,
+                                                         .layer = t->layer,
+                                                         .tile = t->tile };
             most = most_of(r, d->ring_class, t->tile);
             if (d->elems > *most)
                 *most = d->elems;
@@ -105,34 +111,46 @@ static void find_dropped(struct recompute *r)
     }
 }
 
+static dsflow_data_id buffer_of(struct recompute *r, dsflow_data_id data,
+                                bool back, int32_t chunk, int32_t slot)
+{
+    const struct dropped *d = &r->dropped[data.i];
+    struct dsflow_data_spec spec = *dsflow_graph_data(r->rw.in, data);
+    int64_t most = *most_of(r, spec.ring_class, d->tile);
+
+    if (most > spec.elems) { /* layers of another size use it too */
+        spec.elems = most;
+        spec.ndims = 0;
+    }
+    return dsflow_rewrite_named(r->rw.out, &spec, "%s.%s%d.c%d.s%d.t%d",
+                                dsf_ring_name(spec.ring_class).s,
+                                back ? "again" : "once",
+                                d->layer % (back ? r->plan->depth : PASSING),
+                                chunk / r->plan->nstages, slot, d->tile);
+}
+
 /* What is on data[i] of a task; of what is dropped, the buffer where it stands
- * meanwhile. */
+ * meanwhile. Names take long to make: tasks of one micro-batch ask for it one
+ * after the other. */
 static dsflow_data_id passing(void *recompute, const struct dsflow_task_spec *t,
                               unsigned i)
 {
     struct recompute *r = recompute;
     const struct dsflow_plan *plan = r->plan;
-    const struct dropped *d = &r->dropped[t->data[i].i];
-    struct dsflow_data_spec spec = *dsflow_graph_data(r->rw.in, t->data[i]);
-    bool back = t->pass == DSFLOW_BACKWARD;
-    int32_t chunk;
-    int64_t most;
+    struct dropped *d = &r->dropped[t->data[i].i];
+    const bool back = t->pass == DSFLOW_BACKWARD;
+    int32_t chunk, slot;
 
     if (!d->is)
         return dsflow_rewrite_data(&r->rw, t->data[i]);
     chunk = dsflow_plan_chunk_of(plan, d->layer);
-    most = *most_of(r, spec.ring_class, d->tile);
-    if (most > spec.elems) { /* layers of another size use it too */
-        spec.elems = most;
-        spec.ndims = 0;
+    slot = dsflow_plan_micro_step_of(plan, t->microbatch) %
+           plan->grad_slots[chunk];
+    if (d->last[back].slot != slot + 1) {
+        d->last[back].slot = slot + 1;
+        d->last[back].buffer = buffer_of(r, t->data[i], back, chunk, slot);
     }
-    return dsflow_rewrite_named(
-        r->rw.out, &spec, "%s.%s%d.c%d.s%d.t%d",
-        dsf_ring_name(spec.ring_class).s, back ? "again" : "once",
-        d->layer % (back ? plan->depth : PASSING), chunk / plan->nstages,
-        dsflow_plan_micro_step_of(plan, t->microbatch) %
-            plan->grad_slots[chunk],
-        d->tile);
+    return d->last[back].buffer;
 }
 
 /* As much of a forward task as leaves what it drops: the hidden one where there

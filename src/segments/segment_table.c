@@ -99,21 +99,27 @@ const struct dsflow_segment *dsflow_segment_find(const char *replaces,
 
 const struct dsflow_segment *dsf_segment_at(unsigned i)
 {
-    const struct dsflow_segment *s;
+    const struct dsf_registered *all;
+    const size_t n = dsf_registry_all(&dsf_segments, &all);
 
-    for (unsigned k = 0; (s = dsflow_segment_at(k)) != NULL; k++)
+    for (size_t k = 0; k < n; k++) {
+        const struct dsflow_segment *s = all[k].thing;
+
         if (s->replaces == NULL && i-- == 0)
             return s;
+    }
     return NULL;
 }
 
 unsigned dsf_segment_number(const struct dsflow_segment *segment)
 {
-    const struct dsflow_segment *s;
+    const struct dsf_registered *all;
+    const size_t n = dsf_registry_all(&dsf_segments, &all);
     unsigned number = 0;
 
-    for (unsigned i = 0; (s = dsflow_segment_at(i)) != segment; i++)
-        number += s->replaces == NULL;
+    for (size_t i = 0; i < n && all[i].thing != segment; i++)
+        number +=
+            ((const struct dsflow_segment *)all[i].thing)->replaces == NULL;
     return number;
 }
 
@@ -129,13 +135,17 @@ const struct dsflow_op *dsf_segment_op(const struct dsflow_segment *s,
 
 const struct dsflow_segment *dsf_segment_of_op(const struct dsflow_op *op)
 {
-    const struct dsflow_segment *s;
+    const struct dsf_registered *all;
+    const size_t n = dsf_registry_all(&dsf_segments, &all);
 
-    for (unsigned i = 0; (s = dsflow_segment_at(i)) != NULL; i++)
+    for (size_t i = 0; i < n; i++) {
+        const struct dsflow_segment *s = all[i].thing;
+
         if (s->replaces == NULL &&
             (op == s->forward || op == s->hidden || op == s->backward_input ||
              op == s->backward_weight || op == s->logits))
             return s;
+    }
     return NULL;
 }
 
