@@ -55,7 +55,7 @@ static unsigned heads(const struct dsflow_call *call, struct dsf_port_copy *v)
 
     for (unsigned i = 1; i < call->nbufs; i++)
         for (int32_t run = 0; run < a->runs; run++) {
-            const struct dsf_heads_move m = dsf_heads_move(a, i, run);
+            const struct dsf_heads_move m = dsf_heads_run(a, i, run);
 
             v[n++] = (struct dsf_port_copy){
                 .to = 0,

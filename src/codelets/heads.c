@@ -27,7 +27,7 @@ static void all_to_all_heads_cpu(const struct dsflow_call *call)
 
     for (unsigned i = 1; i < call->nbufs; i++)
         for (int32_t run = 0; run < a->runs; run++)
-            move_run(call, i, dsf_heads_move(a, i, run));
+            move_run(call, i, dsf_heads_run(a, i, run));
 }
 
 DSF_CODELET(all_to_all_heads, .cpu = all_to_all_heads_cpu,

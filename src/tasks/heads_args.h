@@ -30,8 +30,8 @@ static inline int32_t dsf_heads_first(int32_t heads, int32_t n, int32_t i)
 struct dsf_heads_move {
     int64_t rows, n, to, to_apart, from, from_apart;
 };
-struct dsf_heads_move dsf_heads_move(const struct dsf_heads_args *a,
-                                     unsigned port, int32_t run);
+struct dsf_heads_move dsf_heads_run(const struct dsf_heads_args *a,
+                                    unsigned port, int32_t run);
 
 /* Numbers that the task takes of port `port`. */
 int64_t dsf_heads_elems(const struct dsf_heads_args *a, unsigned port);

@@ -17,8 +17,8 @@ int64_t dsf_heads_elems(const struct dsf_heads_args *a, unsigned port)
     return (int64_t)a->rows * a->runs * heads_of(a, port) * a->size;
 }
 
-struct dsf_heads_move dsf_heads_move(const struct dsf_heads_args *a,
-                                     unsigned port, int32_t run)
+struct dsf_heads_move dsf_heads_run(const struct dsf_heads_args *a,
+                                    unsigned port, int32_t run)
 {
     const int32_t member = a->take >= 0 ? a->take : (int32_t)port - 1;
     const int64_t n = (int64_t)heads_of(a, port) * a->size;
