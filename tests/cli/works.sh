@@ -32,7 +32,8 @@ lamb:optimizer.kind=lamb
 adagrad:optimizer.kind=adagrad
 muon:optimizer.kind=muon
 onebit_adam:optimizer.kind=onebit_adam onebit_adam.freeze_step=1 optimizer.clip=0.0
-onebit_lamb:optimizer.kind=onebit_lamb onebit_lamb.freeze_step=1 optimizer.clip=0.0'
+onebit_lamb:optimizer.kind=onebit_lamb onebit_lamb.freeze_step=1 optimizer.clip=0.0
+zeroone_adam:optimizer.kind=zeroone_adam optimizer.clip=0.0 zero.stage=0 zeroone_adam.var_freeze_step=1 job.steps=4'
 columns='ZeRO 0:zero.stage=0
 1:zero.stage=1
 2:zero.stage=2
@@ -66,10 +67,12 @@ planned() {
     "$dsflow" $command job.toml "$@" > out 2> err
 }
 
-# The line of a refusal, without what it is about in front.
+# The line of a refusal, without what it is about in front, and without the
+# optimizer, which the row says.
 refusal() {
     sed -n 's/^dsflow: \(--set: \)\?//p' err |
-        sed 's/^\(compress: [a-z]*: \)[a-z0-9]*: /\1/; 1q'
+        sed 's/^\(compress: [a-z]*: \)[a-z0-9]*: /\1/
+             s/,\? with optimizer.kind = "[a-z_]*"$//; 1q'
 }
 
 : > reasons
