@@ -11,7 +11,6 @@
 
 #include <math.h>
 
-/* A GPU is one worker; a rank on a CPU has its share of them. */
 /* How ranks share sequences, and why so. */
 static void print_shares(const struct dsflow_plan *plan, FILE *out)
 {
@@ -36,14 +35,14 @@ static void print_shares(const struct dsflow_plan *plan, FILE *out)
                 "an even share",
                 s->imbalance);
     else if (s->chosen && s->heads > 0)
-        fprintf(out, "; a rank receives %s of %s, and %s of %s",
+        fprintf(out, "; so a rank receives %s, by %s %s",
                 dsf_size_text(heads ? s->heads : s->keys).s,
-                heads ? "heads" : "keys",
-                dsf_size_text(heads ? s->keys : s->heads).s,
-                heads ? "keys" : "heads");
+                heads ? "keys" : "heads",
+                dsf_size_text(heads ? s->keys : s->heads).s);
     fputc('\n', out);
 }
 
+/* A GPU is one worker; a rank on a CPU has its share of them. */
 static void print_head(const struct dsflow_plan *plan,
                        const struct dsf_machine_model *machine,
                        const struct dsf_weights *w, FILE *out)

@@ -74,8 +74,8 @@ shared() {
         fault "no plan by $kind: $(cat out)"
     grep -q "$kind" out || fault "by $kind: $(grep stretch out)"
 }
-shared "attention by heads; a rank receives [0-9.]* [KM]iB of heads, and [0-9.]* [KM]iB of keys"
-shared "keys of other ranks [0-9]* tiles at a time; a rank receives" --set model.window=5
+shared "attention by heads; so a rank receives [0-9.]* [KM]iB, by keys [0-9.]* [KM]iB"
+shared "keys of other ranks [0-9]* tiles at a time; so a rank receives" --set model.window=5
 shared "attention by heads: a rank has up to 1.50 times an even share" \
     --set mesh.sequence=3 --set batch.sequence=48 --set mesh.sequence_kind=heads
 shared "not by heads, of which a rank would have up to 1.50 times an even share" \
