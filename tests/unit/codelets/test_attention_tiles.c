@@ -171,7 +171,7 @@ static struct sequence sequence_of(const struct job *j, int ntiles,
 static void check(struct job j, int ntiles, int32_t rows, int32_t last,
                   int each)
 {
-    int32_t all[MOST_TILES];
+    int32_t all[MOST_TILES] = { 0 };
     struct sequence apart, together;
     struct buffer b[MOST_TILES];
     int n = 0;
