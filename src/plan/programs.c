@@ -112,18 +112,25 @@ int dsf_plan_check_programs(const struct dsflow_plan *plan,
     return DSFLOW_OK;
 }
 
-/* "step 5", "steps 1 to 100", "steps 5, 10, …", "steps 5, 10, … to 100" */
+/* "step 5", "steps 1 to 100", "steps 5 and 10", "steps 5, 10 and 15", "steps 5,
+ * 10, …", "steps 5, 10, … to 100" */
 static void write_steps(const struct dsf_plan_program *p, FILE *out)
 {
-    long long first = p->first, second = p->first + p->every, last = p->last;
+    const long long first = p->first, every = p->every, last = p->last;
+    const long long n = last == 0 ? INT64_MAX : (last - first) / every + 1;
 
-    if (last != 0 && second > last)
+    if (n == 1)
         fprintf(out, "step %lld", first);
-    else if (last != 0 && p->every == 1)
+    else if (last != 0 && every == 1)
         fprintf(out, "steps %lld to %lld", first, last);
+    else if (n == 2)
+        fprintf(out, "steps %lld and %lld", first, first + every);
+    else if (n == 3)
+        fprintf(out, "steps %lld, %lld and %lld", first, first + every,
+                first + 2 * every);
     else
-        fprintf(out, "steps %lld, %lld, …", first, second);
-    if (last != 0 && second <= last && p->every > 1)
+        fprintf(out, "steps %lld, %lld, …", first, first + every);
+    if (n > 3 && last != 0 && every > 1)
         fprintf(out, " to %lld", last);
 }
 

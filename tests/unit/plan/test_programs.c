@@ -103,6 +103,10 @@ static void when_it_runs_is_said(void **state)
     assert_runs(plan, "e", "steps 201 to 300 less those of f");
     assert_runs(plan, "c", "steps 3, 7, … to 20");
     assert_runs(plan, "d", "step 9");
+    add(plan, "g", 18, 2, 21);
+    add(plan, "h", 17, 2, 21);
+    assert_runs(plan, "g", "steps 18 and 20");
+    assert_runs(plan, "h", "steps 17, 19 and 21");
     assert_runs(plan, "step", "all other steps");
     done(plan);
 }
