@@ -8,6 +8,7 @@
 
 /* What errors are kept as: name and type. */
 #define DSF_ONEBIT_ERRORS(X) X("fp32", DSFLOW_FP32) X("bf16", DSFLOW_BF16)
+extern const char *const dsf_onebit_errors[]; /* their names, then NULL */
 
 /* The table [onebit_adam] of a job. */
 struct dsf_onebit_keys {

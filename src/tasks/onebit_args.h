@@ -9,9 +9,9 @@
  * scale: grad = x, error = x - x as it is when it has been sent. The sum of
  * what all groups send is the mean of their momenta. Errors may be bf16,
  * rounded to the nearest. Without `error` nothing of the unit is coded; without
- * m, beta1 is 0: gradients are sent. In step `last` error becomes 0. With `lamb`
- * (onebit_lamb_args.h) m and grad of a coded tensor are `scale` times as large,
- * and the error stays as it is.
+ * m, beta1 is 0: gradients are sent. In step `last` error becomes 0. With
+ * `lamb` (onebit_lamb_args.h) m and grad of a coded tensor are `scale` times as
+ * large, and the error stays as it is.
  *
  * chunk_squares            { grad R, server R?, sums W } struct dsf_chunk_args
  *   sums: for each block of the coding the sum of (grad + server)^2; 0 where it
@@ -51,6 +51,10 @@ struct dsf_chunk_scales_args {
     struct dsf_coding coding;
     int64_t groups;
 };
+
+/* One group of micro-batches at least? */
+int dsf_groups_check(const struct dsflow_case *c, int64_t groups,
+                     struct dsflow_err *err);
 
 /* The place among the scales of the block that begins with number `at` of the
  * unit; -1: it is not coded. */

@@ -21,6 +21,18 @@ static int type_check(const struct dsflow_case *c, unsigned p,
                        dsflow_dtype_str(c->shapes[p].dtype));
 }
 
+bool dsf_has_port(const struct dsflow_case *c, unsigned p)
+{
+    return c->n > p && c->shapes[p].bytes > 0;
+}
+
+double dsf_port_bytes(const struct dsflow_case *c, unsigned p, int64_t elems)
+{
+    return dsf_has_port(c, p)
+               ? (double)dsflow_dtype_bytes(c->shapes[p].dtype, elems)
+               : 0;
+}
+
 enum dsflow_dtype dsf_float_type(const struct dsflow_case *c, unsigned p)
 {
     const unsigned last = c->op->nports - 1;

@@ -2,6 +2,7 @@
 #ifndef DSF_TASKS_SHAPES_H
 #define DSF_TASKS_SHAPES_H
 
+#include <stdbool.h>
 #include <dsflow/op.h>
 
 /* Is port `p` of this type, with at least `elems` elements? */
@@ -17,6 +18,11 @@ int dsf_ports_check(const struct dsflow_case *c, struct dsflow_err *err);
 int dsf_range_check(const struct dsflow_case *c, unsigned p,
                     enum dsflow_dtype dtype, int64_t at, int64_t elems,
                     struct dsflow_err *err);
+
+/* Is there something on port `p`, which may be left out? And how many bytes are
+ * `elems` elements of its type; 0: there is nothing. */
+bool dsf_has_port(const struct dsflow_case *c, unsigned p);
+double dsf_port_bytes(const struct dsflow_case *c, unsigned p, int64_t elems);
 
 /* The type that fp32 numbers on port `p` should have: where the port takes them
  * in others, the one that they have. */

@@ -15,12 +15,6 @@ static int float_check(const struct dsflow_case *c, unsigned port, int64_t at,
                            elems, err);
 }
 
-static double bytes_of(const struct dsflow_case *c, unsigned port,
-                       int64_t elems)
-{
-    return (double)dsflow_dtype_bytes(c->shapes[port].dtype, elems);
-}
-
 /* Is port `port` packed data of so many bytes? */
 static int packed_check(const struct dsflow_case *c, unsigned port,
                         int64_t bytes, struct dsflow_err *err)
@@ -59,7 +53,8 @@ static void recode_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
     const struct dsf_recode_args *a = c->args;
 
-    cost->bytes = bytes_of(c, 0, a->elems) + bytes_of(c, 1, a->elems);
+    cost->bytes =
+        dsf_port_bytes(c, 0, a->elems) + dsf_port_bytes(c, 1, a->elems);
 }
 
 static size_t recode_scratch(const struct dsflow_case *c)
@@ -121,7 +116,7 @@ static void add_recoded_cost(const struct dsflow_case *c,
     int64_t elems = ((const struct dsf_add_recoded_args *)c->args)->elems;
 
     cost->flops = (c->n - 1) * (double)elems;
-    cost->bytes = (c->n + 1) * bytes_of(c, 0, elems);
+    cost->bytes = (c->n + 1) * dsf_port_bytes(c, 0, elems);
 }
 
 unsigned dsf_tree_levels(unsigned terms)
@@ -201,7 +196,7 @@ static void compress_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
     const struct dsf_compress_args *a = c->args;
 
-    cost->bytes = bytes_of(c, 0, a->elems) +
+    cost->bytes = dsf_port_bytes(c, 0, a->elems) +
                   (double)dsf_coding_bytes(&a->coding, a->at, a->elems);
 }
 
@@ -268,7 +263,7 @@ static void add_compressed_cost(const struct dsflow_case *c,
     double bytes = (double)dsf_coding_bytes(&a->coding, a->at, a->elems);
 
     cost->flops = (c->n - 1) * (double)a->elems;
-    cost->bytes = (c->n - 1) * bytes + bytes_of(c, 0, a->elems);
+    cost->bytes = (c->n - 1) * bytes + dsf_port_bytes(c, 0, a->elems);
 }
 
 static size_t add_compressed_scratch(const struct dsflow_case *c)
@@ -375,7 +370,8 @@ static void decompress_cost(const struct dsflow_case *c,
 {
     const struct dsf_decompress_args *a = c->args;
 
-    cost->bytes = bytes_of(c, 0, dsf_pieces_at(&a->pieces, a->pieces.members));
+    cost->bytes =
+        dsf_port_bytes(c, 0, dsf_pieces_at(&a->pieces, a->pieces.members));
     for (unsigned i = 1; i < c->n; i++)
         cost->bytes += (double)c->shapes[i].bytes;
 }

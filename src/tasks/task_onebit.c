@@ -12,14 +12,14 @@
 #define WITH_ONEBIT             "optimizer.kind = onebit_adam"
 #define TYPE_NAME(name, dtype)  name,
 #define TYPE_VALUE(name, dtype) dtype,
-static const char *const errors[] = { DSF_ONEBIT_ERRORS(TYPE_NAME) NULL };
+const char *const dsf_onebit_errors[] = { DSF_ONEBIT_ERRORS(TYPE_NAME) NULL };
 
 const struct dsflow_option dsf_onebit_options[] = {
     DSFLOW_OPTION_INT(KEYS, freeze_step, "100000", 1, INT32_MAX,
                       "the last step that changes the second moments: from the "
                       "next one on ranks send each other momenta, in 1 bit",
                       WITH_ONEBIT),
-    DSFLOW_OPTION_CHOICE(KEYS, errors, "\"fp32\"", errors,
+    DSFLOW_OPTION_CHOICE(KEYS, errors, "\"fp32\"", dsf_onebit_errors,
                          "what is kept of what coding takes, for each group of "
                          "micro-batches: 4 or 2 bytes a parameter",
                          WITH_ONEBIT),
@@ -68,27 +68,14 @@ int64_t dsf_chunk_elems(const struct dsf_coding *c, int64_t groups,
            c->block;
 }
 
-static int groups_check(const struct dsflow_case *c, int64_t groups,
-                        struct dsflow_err *err)
+int dsf_groups_check(const struct dsflow_case *c, int64_t groups,
+                     struct dsflow_err *err)
 {
     return groups > 0 && groups <= INT32_MAX
                ? DSFLOW_OK
                : dsflow_fail(err, DSFLOW_EINVAL,
                              "%s: %lld groups: expected 1 or more", c->op->name,
                              (long long)groups);
-}
-
-static bool has(const struct dsflow_case *c, unsigned port)
-{
-    return c->n > port && c->shapes[port].bytes > 0;
-}
-
-static double bytes_of(const struct dsflow_case *c, unsigned port,
-                       int64_t elems)
-{
-    return has(c, port)
-               ? (double)dsflow_dtype_bytes(c->shapes[port].dtype, elems)
-               : 0;
 }
 
 /* --- feed_momentum -------------------------------------------------------- */
@@ -102,17 +89,17 @@ static int feed_momentum_check(const struct dsflow_case *c,
     int status = dsf_control_check(c, CONTROL, err);
 
     if (status == DSFLOW_OK)
-        status = groups_check(c, a->groups, err);
+        status = dsf_groups_check(c, a->groups, err);
     if (status == DSFLOW_OK)
         status =
             dsf_range_check(c, GRAD, DSFLOW_FP32, a->grad_at, a->elems, err);
-    if (status == DSFLOW_OK && has(c, M))
+    if (status == DSFLOW_OK && dsf_has_port(c, M))
         status = dsf_range_check(c, M, DSFLOW_FP32, 0, a->elems, err);
     else if (status == DSFLOW_OK && a->beta1 != 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "feed_momentum: beta1 %g without m: expected 0",
                            a->beta1);
-    if (status < 0 || !has(c, ERROR))
+    if (status < 0 || !dsf_has_port(c, ERROR))
         return status;
     status = dsf_coding_check(&a->coding, c->op->name, 0, a->elems, err);
     if (status == DSFLOW_OK)
@@ -123,7 +110,8 @@ static int feed_momentum_check(const struct dsflow_case *c,
             c, ERROR,
             c->shapes[ERROR].dtype == DSFLOW_BF16 ? DSFLOW_BF16 : DSFLOW_FP32,
             a->error_at, a->elems, err);
-    return status < 0 || !has(c, LAMB) ? status : dsf_lamb_check(c, LAMB, err);
+    return status < 0 || !dsf_has_port(c, LAMB) ? status
+                                                : dsf_lamb_check(c, LAMB, err);
 }
 
 static void feed_momentum_cost(const struct dsflow_case *c,
@@ -132,8 +120,8 @@ static void feed_momentum_cost(const struct dsflow_case *c,
     const int64_t n = ((const struct dsf_momentum_args *)c->args)->elems;
 
     cost->flops = 6 * (double)n;
-    cost->bytes = 3 * bytes_of(c, GRAD, n) + bytes_of(c, M, n) +
-                  2 * bytes_of(c, ERROR, n);
+    cost->bytes = 3 * dsf_port_bytes(c, GRAD, n) + dsf_port_bytes(c, M, n) +
+                  2 * dsf_port_bytes(c, ERROR, n);
 }
 
 /* A block coded, decoded, and its errors. */
@@ -178,7 +166,7 @@ static int chunk_check(const struct dsflow_case *c, struct dsflow_err *err)
     int status =
         dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
 
-    return status < 0 ? status : groups_check(c, a->groups, err);
+    return status < 0 ? status : dsf_groups_check(c, a->groups, err);
 }
 
 static int chunk_squares_check(const struct dsflow_case *c,
@@ -189,7 +177,7 @@ static int chunk_squares_check(const struct dsflow_case *c,
 
     if (status == DSFLOW_OK)
         status = dsf_range_check(c, 0, DSFLOW_FP32, a->grad_at, a->elems, err);
-    if (status == DSFLOW_OK && has(c, 1))
+    if (status == DSFLOW_OK && dsf_has_port(c, 1))
         status =
             dsf_range_check(c, 1, DSFLOW_FP32, a->server_at, a->elems, err);
     return status < 0 ? status
@@ -203,7 +191,7 @@ static void chunk_squares_cost(const struct dsflow_case *c,
     const int64_t n = ((const struct dsf_chunk_args *)c->args)->elems;
 
     cost->flops = 3 * (double)n;
-    cost->bytes = bytes_of(c, 0, n) + bytes_of(c, 1, n);
+    cost->bytes = dsf_port_bytes(c, 0, n) + dsf_port_bytes(c, 1, n);
 }
 
 static size_t chunk_scratch(const struct dsflow_case *c)
@@ -244,7 +232,7 @@ static int chunk_scales_check(const struct dsflow_case *c,
                               struct dsflow_err *err)
 {
     const struct dsf_chunk_scales_args *a = c->args;
-    int status = groups_check(c, a->groups, err);
+    int status = dsf_groups_check(c, a->groups, err);
 
     if (status == DSFLOW_OK)
         status = dsf_coding_check(&a->coding, c->op->name, 0, 0, err);
@@ -278,7 +266,7 @@ static int serve_check(const struct dsflow_case *c, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status =
             dsf_range_check(c, MOMENTUM, DSFLOW_FP32, a->m_at, a->elems, err);
-    if (status < 0 || !has(c, SERVER))
+    if (status < 0 || !dsf_has_port(c, SERVER))
         return status;
     status = chunk_check(c, err);
     if (status == DSFLOW_OK)
@@ -294,8 +282,8 @@ static void serve_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const int64_t n = ((const struct dsf_chunk_args *)c->args)->elems;
 
     cost->flops = 2 * (double)n;
-    cost->bytes = bytes_of(c, SUM, n) + 2 * bytes_of(c, SERVER, n) +
-                  bytes_of(c, MOMENTUM, n);
+    cost->bytes = dsf_port_bytes(c, SUM, n) + 2 * dsf_port_bytes(c, SERVER, n) +
+                  dsf_port_bytes(c, MOMENTUM, n);
 }
 
 static void serve_slice(void *args, int64_t from, int64_t elems,

@@ -9,17 +9,15 @@
 
 /* --- keys ----------------------------------------------------------------- */
 
-#define KEYS                   struct dsf_onebit_lamb_keys
-#define WITH_LAMB              "optimizer.kind = onebit_lamb"
-#define TYPE_NAME(name, dtype) name,
-static const char *const errors[] = { DSF_ONEBIT_ERRORS(TYPE_NAME) NULL };
+#define KEYS      struct dsf_onebit_lamb_keys
+#define WITH_LAMB "optimizer.kind = onebit_lamb"
 
 const struct dsflow_option dsf_onebit_lamb_options[] = {
     DSFLOW_OPTION_INT(KEYS, freeze_step, "100000", 1, INT32_MAX,
                       "the last step of LAMB: from the next one on ranks send "
                       "each other momenta, in 1 bit",
                       WITH_LAMB),
-    DSFLOW_OPTION_CHOICE(KEYS, errors, "\"fp32\"", errors,
+    DSFLOW_OPTION_CHOICE(KEYS, errors, "\"fp32\"", dsf_onebit_errors,
                          "what is kept of what coding takes, for each group of "
                          "micro-batches: 4 or 2 bytes a parameter",
                          WITH_LAMB),
@@ -86,19 +84,6 @@ int dsf_lamb_check(const struct dsflow_case *c, unsigned p,
                           DSF_LAMB_FIELDS * DSFLOW_MAX_TENSORS, err);
 }
 
-static bool has(const struct dsflow_case *c, unsigned port)
-{
-    return c->n > port && c->shapes[port].bytes > 0;
-}
-
-static double bytes_of(const struct dsflow_case *c, unsigned port,
-                       int64_t elems)
-{
-    return has(c, port)
-               ? (double)dsflow_dtype_bytes(c->shapes[port].dtype, elems)
-               : 0;
-}
-
 /* What reads a few numbers, and makes a few. */
 static void few_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
@@ -142,7 +127,8 @@ static void send_signs_cost(const struct dsflow_case *c,
     const int64_t n = ((const struct dsf_send_args *)c->args)->elems;
 
     cost->flops = 2 * (double)n;
-    cost->bytes = 2 * bytes_of(c, GRAD, n) + 2 * bytes_of(c, ERROR, n);
+    cost->bytes =
+        2 * dsf_port_bytes(c, GRAD, n) + 2 * dsf_port_bytes(c, ERROR, n);
 }
 
 /* Errors of a block. */
@@ -249,7 +235,7 @@ static int serve_lamb_check(const struct dsflow_case *c, struct dsflow_err *err)
         status = dsf_range_check(c, MOMENTUM, DSFLOW_FP32, a->at.m_at, n, err);
     if (status == DSFLOW_OK)
         status = dsf_range_check(c, FRESH, DSFLOW_FP32, a->fresh_at, n, err);
-    if (status < 0 || !has(c, SERVER))
+    if (status < 0 || !dsf_has_port(c, SERVER))
         return status;
     status = dsf_coding_check(&a->at.coding, c->op->name, a->at.at, n, err);
     if (status == DSFLOW_OK)
@@ -269,8 +255,9 @@ static void serve_lamb_cost(const struct dsflow_case *c,
     const int64_t n = ((const struct dsf_united_args *)c->args)->at.elems;
 
     cost->flops = 9 * (double)n;
-    cost->bytes = bytes_of(c, SUM, n) + 2 * bytes_of(c, SERVER, n) +
-                  2 * bytes_of(c, MOMENTUM, n) + 2 * bytes_of(c, FRESH, n);
+    cost->bytes = dsf_port_bytes(c, SUM, n) + 2 * dsf_port_bytes(c, SERVER, n) +
+                  2 * dsf_port_bytes(c, MOMENTUM, n) +
+                  2 * dsf_port_bytes(c, FRESH, n);
 }
 
 /* What a block is when it has been sent. */
@@ -469,9 +456,9 @@ static int unite_scales_check(const struct dsflow_case *c,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "unite_scales: %lld tensors of %lld",
                            (long long)a->ntensors, (long long)a->n);
-    if (has(c, 0))
+    if (dsf_has_port(c, 0))
         status = dsf_port_check(c, 0, DSFLOW_FP64, a->ntensors, err);
-    if (status == DSFLOW_OK && has(c, 1))
+    if (status == DSFLOW_OK && dsf_has_port(c, 1))
         status = dsf_port_check(c, 1, DSFLOW_FP64, 1, err);
     return status < 0 ? status : dsf_lamb_check(c, 2, err);
 }

@@ -3,17 +3,6 @@
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
-static bool has(const struct dsflow_case *c, unsigned port)
-{
-    return c->n > port && c->shapes[port].bytes > 0;
-}
-
-static double bytes_of(const struct dsflow_case *c, unsigned port, int64_t n)
-{
-    return has(c, port) ? (double)dsflow_dtype_bytes(c->shapes[port].dtype, n)
-                        : 0;
-}
-
 /* Numbers of fp32 on ports `first` .. first + n, from at[i] on, behind a
  * control. */
 static int check_floats(const struct dsflow_case *c, unsigned first, unsigned n,
@@ -25,16 +14,6 @@ static int check_floats(const struct dsflow_case *c, unsigned first, unsigned n,
     for (unsigned i = 0; i < n && status == DSFLOW_OK; i++)
         status = dsf_range_check(c, first + i, DSFLOW_FP32, at[i], elems, err);
     return status;
-}
-
-static int check_groups(const struct dsflow_case *c, int64_t groups,
-                        struct dsflow_err *err)
-{
-    return groups > 0 && groups <= INT32_MAX
-               ? DSFLOW_OK
-               : dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: %lld groups: expected 1 or more", c->op->name,
-                             (long long)groups);
 }
 
 static int check_schedule(const struct dsflow_case *c,
@@ -110,7 +89,7 @@ static int local_check(const struct dsflow_case *c, struct dsflow_err *err)
     const struct dsf_local_args *a = c->args;
     int status = check_schedule(c, &a->schedule, err);
 
-    return status < 0 ? status : check_groups(c, a->groups, err);
+    return status < 0 ? status : dsf_groups_check(c, a->groups, err);
 }
 
 static int local_weights_check(const struct dsflow_case *c,
@@ -219,13 +198,13 @@ enum { FED = 1, SECOND, INTO, ERROR };
 static int feed_local_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_feed_local_args *a = c->args;
-    int status = check_groups(c, a->groups, err);
+    int status = dsf_groups_check(c, a->groups, err);
 
     if (status == DSFLOW_OK)
         status = check_floats(
             c, FED, 3, (const int64_t[]){ a->local_at, a->at, a->grad_at },
             a->elems, err);
-    if (status < 0 || !has(c, ERROR))
+    if (status < 0 || !dsf_has_port(c, ERROR))
         return status;
     status = dsf_coding_check(&a->coding, c->op->name, 0, a->elems, err);
     if (status == DSFLOW_OK)
@@ -245,7 +224,7 @@ static void feed_local_cost(const struct dsflow_case *c,
     const int64_t n = ((const struct dsf_feed_local_args *)c->args)->elems;
 
     cost->flops = 7 * (double)n;
-    cost->bytes = 16 * (double)n + 2 * bytes_of(c, ERROR, n);
+    cost->bytes = 16 * (double)n + 2 * dsf_port_bytes(c, ERROR, n);
 }
 
 /* A block coded, decoded, and its errors. */
@@ -291,7 +270,7 @@ enum { MEAN = 1, SCALES, SERVER };
 static int serve_mean_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_chunk_args *a = c->args;
-    int status = check_groups(c, a->groups, err);
+    int status = dsf_groups_check(c, a->groups, err);
 
     if (status == DSFLOW_OK)
         status =

@@ -3,11 +3,9 @@
 
 /* --- keys ----------------------------------------------------------------- */
 
-#define KEYS                   struct dsf_zeroone_keys
-#define STEPS                  struct dsf_zeroone_schedule
-#define WITH_ZEROONE           "optimizer.kind = zeroone_adam"
-#define TYPE_NAME(name, dtype) name,
-static const char *const errors[] = { DSF_ONEBIT_ERRORS(TYPE_NAME) NULL };
+#define KEYS         struct dsf_zeroone_keys
+#define STEPS        struct dsf_zeroone_schedule
+#define WITH_ZEROONE "optimizer.kind = zeroone_adam"
 
 const struct dsflow_option dsf_zeroone_options[] = {
     DSFLOW_OPTION_INT(STEPS, var_freeze_step, "100000", 1, INT32_MAX,
@@ -26,7 +24,7 @@ const struct dsflow_option dsf_zeroone_options[] = {
     DSFLOW_OPTION_INT(STEPS, local_step_clipper, "16", 1, INT32_MAX,
                       "most steps from one synchronisation to the next",
                       WITH_ZEROONE),
-    DSFLOW_OPTION_CHOICE(KEYS, errors, "\"fp32\"", errors,
+    DSFLOW_OPTION_CHOICE(KEYS, errors, "\"fp32\"", dsf_onebit_errors,
                          "what is kept of what coding takes, for each worker: "
                          "4 or 2 bytes a parameter",
                          WITH_ZEROONE),
