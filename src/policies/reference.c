@@ -57,12 +57,6 @@ static void stand_at(struct step *s, int32_t d, int32_t micro_step)
     s->m = dsf_plan_micro(s->plan, d, micro_step);
 }
 
-/* Stand beside the micro-batches. */
-static void stand_aside(struct step *s)
-{
-    s->m = s->t = -1;
-}
-
 static dsflow_data_id batch_at(struct step *s, int t)
 {
     return dsf_step_in_ring(s, DSFLOW_FROM_BATCH, DSF_RING_NONE, -1, t);
@@ -339,7 +333,7 @@ static void each_unit(struct step *s, int l,
     const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
     unsigned n = count(segments);
 
-    stand_aside(s);
+    dsf_step_stand_aside(s);
     if (l == s->model->layers && s->model->tied &&
         what == dsf_step_complete_round)
         dsf_step_complete_round_tied(s, 0);
@@ -491,7 +485,7 @@ static void train_step(struct step *s, dsflow_program program)
     s->program = program;
     s->coded = program != DSFLOW_STEP && !s->freezing &&
                s->kind == DSF_ZEROONE_VARIANCE;
-    stand_aside(s);
+    dsf_step_stand_aside(s);
     dsf_step_begin_update(s);
     if (dsf_zeroone_is_local(s))
         dsf_zeroone_begin(s);
@@ -503,7 +497,7 @@ static void train_step(struct step *s, dsflow_program program)
         for (int l = s->model->layers; l >= -1; l--)
             backward_wave(s, wave, l, losses);
     }
-    stand_aside(s);
+    dsf_step_stand_aside(s);
     s->pass = DSFLOW_UPDATE;
     EMIT(s, &dsf_op_advance, NULL, -1, 0, s->cursor);
     loss = dsf_step_sum(s, losses, n);
@@ -528,7 +522,7 @@ static void eval_step(struct step *s)
         forward_tiles(s, l, s->eval_cursor);
     for (s->t = 0; s->t < plan->ntiles; s->t++)
         head_tile(s, losses, false);
-    stand_aside(s);
+    dsf_step_stand_aside(s);
     s->pass = DSFLOW_UPDATE;
     EMIT(s, &dsf_op_advance, NULL, -1, 0, s->eval_cursor);
     EMIT(s, &dsf_op_report_loss, NULL, -1, 0, dsf_step_sum(s, losses, n));

@@ -16,11 +16,6 @@
 
 enum { MOMENTUM, SECOND };
 
-static struct dsf_coding coding_of(const struct step *s, unsigned u)
-{
-    return dsf_onebit_coding(s->plan->job, s->model, &s->model->units[u]);
-}
-
 /* The squares of the coded numbers of `of`, and of `server` added to them where
  * it is one. */
 static dsflow_data_id square(struct step *s, unsigned u, dsflow_data_id of,
@@ -29,7 +24,7 @@ static dsflow_data_id square(struct step *s, unsigned u, dsflow_data_id of,
     enum { SERVER = 1 };
     const struct dsf_unit *unit = &s->model->units[u];
     const bool has = dsf_is_data(server);
-    const struct dsf_chunk_args args = { .coding = coding_of(s, u),
+    const struct dsf_chunk_args args = { .coding = dsf_onebit_coding_of(s, u),
                                          .elems = unit->elems,
                                          .groups = s->plan->groups };
     const dsflow_data_id sums = dsflow_rewrite_named(
@@ -61,7 +56,8 @@ static void send_group(struct step *s, int32_t i)
     total = dsf_step_sum(s, squares, k);
     for (unsigned u = 0; u < n; u++) {
         const struct gradients *g = &s->units[u].grad;
-        const struct dsf_send_args args = { .coding = coding_of(s, u),
+        const struct dsf_send_args args = { .coding =
+                                                dsf_onebit_coding_of(s, u),
                                             .elems = s->model->units[u].elems,
                                             .all = s->ncoded };
 
@@ -74,10 +70,10 @@ static void send_group(struct step *s, int32_t i)
 
 void dsf_lamb_send_all(struct step *s)
 {
-    const int32_t each = s->plan->nmicro / s->plan->groups, m = s->m;
+    const int32_t m = s->m;
 
     for (int32_t i = 0; i < s->plan->groups && s->ncoded > 0; i++) {
-        s->m = (i + 1) * each - 1;
+        dsf_step_stand_at_group(s, i);
         send_group(s, i);
     }
     s->m = m;
@@ -90,7 +86,7 @@ static struct dsf_united_args united(const struct step *s, unsigned u)
     const double *betas = s->plan->job->optimizer.betas;
 
     return (struct dsf_united_args){
-        .at = { .coding = coding_of(s, u),
+        .at = { .coding = dsf_onebit_coding_of(s, u),
                 .elems = s->model->units[u].elems,
                 .groups = s->plan->groups },
         .before = s->units[u].coded_before,
@@ -195,7 +191,7 @@ void dsf_lamb_keep_mean(struct step *s, unsigned u, dsflow_data_id ratio)
 static dsflow_data_id own_scales(struct step *s, unsigned u)
 {
     const struct dsf_unit *unit = &s->model->units[u];
-    const struct dsf_chunk_scales_args args = { coding_of(s, u), 1 };
+    const struct dsf_chunk_scales_args args = { dsf_onebit_coding_of(s, u), 1 };
     dsflow_data_id sums =
         square(s, u, s->units[u].states[MOMENTUM], dsf_no_data(), "moments");
     dsflow_data_id scales = dsf_add_named(
@@ -221,8 +217,9 @@ void dsf_lamb_freeze(struct step *s)
     k = 0;
     for (unsigned u = 0; u < n; u++) {
         enum { OWN, TOTAL };
-        const struct dsf_unite_args args = { s->ncoded_tensors,
-                                             coding_of(s, u).ntensors };
+        const struct dsf_unite_args args = {
+            s->ncoded_tensors, dsf_onebit_coding_of(s, u).ntensors
+        };
         const int l = s->model->units[u].layer;
 
         if (args.ntensors > 0)

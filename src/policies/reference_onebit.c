@@ -18,15 +18,15 @@ enum { MOMENTUM, SECOND };
 
 /* The momentum of each group, in the place of its gradient: a task of its last
  * micro-batch, so that it stands where the gradient does. */
-static void feed(struct step *s, unsigned u, const struct dsf_coding *coding)
+static void feed(struct step *s, unsigned u)
 {
     enum { ERROR = 3 };
     const bool lamb = dsf_onebit_lamb_keys(s->plan->job) != NULL;
     const struct dsf_unit *unit = &s->model->units[u];
     const struct unit_data *d = &s->units[u];
-    const int32_t each = s->plan->nmicro / s->plan->groups, m = s->m;
+    const int32_t m = s->m;
     const struct dsf_momentum_args args = {
-        .coding = *coding,
+        .coding = dsf_onebit_coding_of(s, u),
         .elems = unit->elems,
         .groups = s->plan->groups,
         .beta1 = s->plan->job->optimizer.betas[0]
@@ -39,7 +39,7 @@ static void feed(struct step *s, unsigned u, const struct dsf_coding *coding)
         };
         const bool coded = d->grad.errors != NULL;
 
-        s->m = (i + 1) * each - 1;
+        dsf_step_stand_at_group(s, i);
         dsf_step_emit_without(s, &dsf_op_feed_momentum, &args, unit->layer,
                               coded ? 0 : 1u << ERROR,
                               ERROR + coded + (coded && lamb), ports);
@@ -47,25 +47,25 @@ static void feed(struct step *s, unsigned u, const struct dsf_coding *coding)
     s->m = m;
 }
 
-/* The mean of what all send: each data rank has a shard of it. */
-static void sum(struct step *s, unsigned u, const struct dsf_coding *coding)
+struct dsf_coding dsf_onebit_coding_of(const struct step *s, unsigned u)
+{
+    return dsf_onebit_coding(s->plan->job, s->model, &s->model->units[u]);
+}
+
+/* Each data rank has a shard of it. */
+void dsf_onebit_send(struct step *s, unsigned u)
 {
     const struct dsf_unit *unit = &s->model->units[u];
     struct gradients *g = &s->units[u].grad;
-    const struct dsf_add_recoded_args args = { .coding = *coding,
-                                               .elems = unit->elems,
-                                               .shards = 1 };
+    const struct dsf_add_recoded_args args = {
+        .coding = dsf_onebit_coding_of(s, u), .elems = unit->elems, .shards = 1
+    };
 
-    if (coding->ntensors > 0)
+    if (args.coding.ntensors > 0)
         dsf_step_emit(s, &dsf_op_add_recoded, &args, unit->layer, 0,
                       (unsigned)s->plan->groups, g->of);
     else
         dsf_step_add(s, u, g->of[0], g->of + 1, s->plan->groups - 1, false);
-}
-
-static struct dsf_coding coding_of(const struct step *s, unsigned u)
-{
-    return dsf_onebit_coding(s->plan->job, s->model, &s->model->units[u]);
 }
 
 /* Of the gradient of a group, block by block. */
@@ -77,40 +77,46 @@ static dsflow_data_id squares_of(struct step *s, unsigned u, int32_t group)
                                 "square.g%d.%s", (int)group, unit->name);
 }
 
-/* What is done of a group is of its last micro-batch, and so on its rank. */
-static void stand_with(struct step *s, int32_t group)
-{
-    s->m = (group + 1) * (s->plan->nmicro / s->plan->groups) - 1;
-}
-
-static void square_groups(struct step *s, unsigned u)
+void dsf_onebit_square_groups(struct step *s, unsigned u)
 {
     const struct dsf_unit *unit = &s->model->units[u];
     const struct dsf_square_args args = { unit->elems, 0 };
     const int32_t m = s->m;
 
     for (int32_t i = 0; i < s->plan->groups; i++) {
-        stand_with(s, i);
+        dsf_step_stand_at_group(s, i);
         EMIT(s, &dsf_op_square, &args, unit->layer, 0, s->units[u].grad.of[i],
              squares_of(s, u, i));
     }
     s->m = m;
 }
 
-/* Each group by the norm of its own gradient, as of that of all nobody has one.
- */
-static void clip_groups(struct step *s)
+dsflow_data_id dsf_onebit_norm2(struct step *s, int32_t group)
 {
     const unsigned n = s->model->nunits;
     dsflow_data_id *squares = dsf_xcalloc(n, sizeof(*squares)), norm2;
     const int32_t m = s->m;
 
+    for (unsigned u = 0; u < n; u++)
+        squares[u] = squares_of(s, u, group);
+    dsf_step_stand_at_group(s, group);
+    norm2 = dsf_step_sum(s, squares, n);
+    s->m = m;
+    free(squares);
+    return norm2;
+}
+
+/* Each group by the norm of its own gradient, as of that of all nobody has one.
+ */
+static void clip_groups(struct step *s)
+{
+    const int32_t m = s->m;
+
     for (int32_t i = 0; i < s->plan->groups; i++) {
-        stand_with(s, i);
-        for (unsigned u = 0; u < n; u++)
-            squares[u] = squares_of(s, u, i);
-        norm2 = dsf_step_sum(s, squares, n);
-        for (unsigned u = 0; u < n; u++) {
+        const dsflow_data_id norm2 = dsf_onebit_norm2(s, i);
+
+        dsf_step_stand_at_group(s, i);
+        for (unsigned u = 0; u < s->model->nunits; u++) {
             const struct dsf_unit *unit = &s->model->units[u];
             const struct dsf_clip_group_args args = {
                 .elems = unit->elems,
@@ -123,7 +129,6 @@ static void clip_groups(struct step *s)
         }
     }
     s->m = m;
-    free(squares);
 }
 
 void dsf_onebit_complete(struct step *s, unsigned u)
@@ -139,37 +144,49 @@ void dsf_onebit_complete(struct step *s, unsigned u)
             d->tied.begun[i] = false;
     }
     if (s->plan->job->optimizer.clip > 0)
-        square_groups(s, u);
+        dsf_onebit_square_groups(s, u);
 }
 
 void dsf_onebit_sum(struct step *s, unsigned u)
 {
-    const struct dsf_coding coding = coding_of(s, u);
-
     dsf_onebit_complete(s, u);
-    feed(s, u, &coding);
-    sum(s, u, &coding);
+    feed(s, u);
+    dsf_onebit_send(s, u);
 }
 
 void dsf_onebit_sum_all(struct step *s)
 {
     const bool lamb = dsf_onebit_lamb_keys(s->plan->job) != NULL;
-    struct dsf_coding coding;
 
     if (s->plan->job->optimizer.clip > 0)
         clip_groups(s);
-    for (unsigned u = 0; u < s->model->nunits; u++) {
-        coding = coding_of(s, u);
-        feed(s, u, &coding);
-    }
+    for (unsigned u = 0; u < s->model->nunits; u++)
+        feed(s, u);
     if (lamb)
         dsf_lamb_send_all(s);
-    for (unsigned u = 0; u < s->model->nunits; u++) {
-        coding = coding_of(s, u);
-        sum(s, u, &coding);
-    }
+    for (unsigned u = 0; u < s->model->nunits; u++)
+        dsf_onebit_send(s, u);
     if (lamb)
         dsf_lamb_find_scales(s);
+}
+
+dsflow_data_id dsf_onebit_scales(struct step *s, unsigned u,
+                                 const struct dsf_chunk_args *args)
+{
+    const struct dsf_unit *unit = &s->model->units[u];
+    const struct unit_data *d = &s->units[u];
+    const struct dsf_chunk_scales_args scale = { args->coding, args->groups };
+    const dsflow_data_id sums = dsflow_rewrite_named(
+        s->g, &DSF_DOUBLES(unit->elems / args->coding.block), "chunks.%s",
+        unit->name);
+    const dsflow_data_id scales = dsflow_rewrite_named(
+        s->g, &DSF_DOUBLES(args->coding.ntensors * args->groups), "scales.%s",
+        unit->name);
+
+    EMIT(s, &dsf_op_chunk_squares, args, unit->layer, 0, d->grad.of[0],
+         d->server, sums);
+    EMIT(s, &dsf_op_chunk_scales, &scale, unit->layer, 0, scales, sums);
+    return scales;
 }
 
 /* m, from the mean. */
@@ -178,13 +195,10 @@ static void serve(struct step *s, unsigned u)
     enum { SCALES = 2, SERVER = 3 };
     const struct dsf_unit *unit = &s->model->units[u];
     const struct unit_data *d = &s->units[u];
-    const int64_t groups = s->plan->groups;
-    const struct dsf_chunk_args args = { .coding = dsf_onebit_coding(
-                                             s->plan->job, s->model, unit),
+    const struct dsf_chunk_args args = { .coding = dsf_onebit_coding_of(s, u),
                                          .elems = unit->elems,
-                                         .groups = groups };
-    const struct dsf_chunk_scales_args scale = { args.coding, groups };
-    dsflow_data_id sums, scales;
+                                         .groups = s->plan->groups };
+    dsflow_data_id scales;
 
     if (args.coding.ntensors == 0) {
         dsf_step_emit_without(s, &dsf_op_serve, &args, unit->layer,
@@ -193,13 +207,7 @@ static void serve(struct step *s, unsigned u)
                                                   d->states[MOMENTUM] });
         return;
     }
-    sums = dsf_add_named(s->g, &DSF_DOUBLES(unit->elems / args.coding.block),
-                         "chunks.%s", unit->name);
-    scales = dsf_add_named(s->g, &DSF_DOUBLES(args.coding.ntensors * groups),
-                           "scales.%s", unit->name);
-    EMIT(s, &dsf_op_chunk_squares, &args, unit->layer, 0, d->grad.of[0],
-         d->server, sums);
-    EMIT(s, &dsf_op_chunk_scales, &scale, unit->layer, 0, scales, sums);
+    scales = dsf_onebit_scales(s, u, &args);
     EMIT(s, &dsf_op_serve, &args, unit->layer, 0, s->control, d->grad.of[0],
          scales, d->server, d->states[MOMENTUM]);
 }

@@ -31,9 +31,8 @@ struct unit_data {
     struct gradients grad, tied;
 
     /* Of 0/1 Adam: of each group, as a worker, its momentum, how far it has
-     * moved, its weights, and the squares of its gradient; NULL: there are
-     * none. */
-    dsflow_data_id *own, *local, *weights, *squares;
+     * moved, and its weights; NULL: there are none. */
+    dsflow_data_id *own, *local, *weights;
 };
 
 struct step {
@@ -70,6 +69,18 @@ struct step {
     uint8_t pass;
     int32_t micro_step, m, t; /* of the replica; micro-batch; tile */
 };
+
+/* Beside the micro-batches; at the last one of a group, so that what follows
+ * stands on its rank. */
+static inline void dsf_step_stand_aside(struct step *s)
+{
+    s->m = s->t = -1;
+}
+
+static inline void dsf_step_stand_at_group(struct step *s, int32_t group)
+{
+    s->m = (group + 1) * (s->plan->nmicro / s->plan->groups) - 1;
+}
 
 /* Emit a task of layer `l` where the step stands; `fresh` as in the graph. */
 void dsf_step_emit(struct step *s, const struct dsflow_op *op,
@@ -178,6 +189,17 @@ dsflow_data_id dsf_lamb_serve(struct step *s, unsigned u,
  * begin with. */
 void dsf_lamb_keep_mean(struct step *s, unsigned u, dsflow_data_id ratio);
 void dsf_lamb_freeze(struct step *s);
+
+/* What 0/1 Adam has of these, too: how a unit is coded; the sum of what all
+ * groups send of it, in the place of the gradient of group 0; the scales of the
+ * chunks of that; the squares of each group's gradient of it, and the sum of
+ * those of a group over all units. */
+struct dsf_coding dsf_onebit_coding_of(const struct step *s, unsigned u);
+void dsf_onebit_send(struct step *s, unsigned u);
+dsflow_data_id dsf_onebit_scales(struct step *s, unsigned u,
+                                 const struct dsf_chunk_args *args);
+void dsf_onebit_square_groups(struct step *s, unsigned u);
+dsflow_data_id dsf_onebit_norm2(struct step *s, int32_t group);
 
 /* reference_zeroone.c: 0/1 Adam. The data of workers; their weights, at the
  * beginning of a step of their own; and in steps that are not plain what comes

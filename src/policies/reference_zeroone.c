@@ -53,15 +53,10 @@ void dsf_zeroone_add_data(struct step *s, unsigned u,
     spec.ring_class = DSF_RING_LOCAL;
     d->local = of_groups(s, u, spec, DSF_OF_LOCAL);
     d->weights = dsf_xcalloc((size_t)groups, sizeof(*d->weights));
-    d->squares = dsf_xcalloc((size_t)groups, sizeof(*d->squares));
-    for (int32_t i = 0; i < groups; i++) {
+    for (int32_t i = 0; i < groups; i++)
         d->weights[i] = dsf_add_named(
             s->g, &DSF_BUFFER(.dtype = DSFLOW_FP32, .elems = unit->elems),
             "weights%d.%s", (int)i, unit->name);
-        d->squares[i] =
-            dsf_add_named(s->g, &DSF_DOUBLES(unit->elems / unit->block),
-                          "square%d.%s", (int)i, unit->name);
-    }
 }
 
 void dsf_zeroone_free_data(struct unit_data *d)
@@ -69,7 +64,6 @@ void dsf_zeroone_free_data(struct unit_data *d)
     free(d->own);
     free(d->local);
     free(d->weights);
-    free(d->squares);
 }
 
 dsflow_data_id dsf_zeroone_weights(const struct step *s, unsigned u)
@@ -82,26 +76,9 @@ dsflow_data_id dsf_zeroone_weights(const struct step *s, unsigned u)
 
 /* --- tasks ---------------------------------------------------------------- */
 
-/* What follows is a task of the last micro-batch of group `i`, and so stands on
- * its rank. */
-static void stand_at_group(struct step *s, int32_t i)
-{
-    s->m = (i + 1) * (s->plan->nmicro / s->plan->groups) - 1;
-}
-
-static void stand_aside(struct step *s)
-{
-    s->m = s->t = -1;
-}
-
 static const struct dsf_zeroone_schedule *schedule_of(const struct step *s)
 {
     return &dsf_zeroone_keys(s->plan->job)->schedule;
-}
-
-static struct dsf_coding coding_of(const struct step *s, unsigned u)
-{
-    return dsf_onebit_coding(s->plan->job, s->model, &s->model->units[u]);
 }
 
 void dsf_zeroone_begin(struct step *s)
@@ -115,106 +92,56 @@ void dsf_zeroone_begin(struct step *s)
                                              .groups = s->plan->groups };
 
         for (int32_t i = 0; i < s->plan->groups; i++) {
-            stand_at_group(s, i);
+            dsf_step_stand_at_group(s, i);
             EMIT(s, &dsf_op_local_weights, &args, unit->layer, 0, s->control,
                  d->param, d->local[i], d->weights[i]);
         }
     }
-    stand_aside(s);
+    dsf_step_stand_aside(s);
 }
 
 /* The gradient of each group as it is sent. */
-static void feed_gradients(struct step *s, unsigned u,
-                           const struct dsf_coding *coding)
+static void feed_gradients(struct step *s, unsigned u)
 {
     enum { M = 2, ERROR };
     const struct dsf_unit *unit = &s->model->units[u];
     const struct unit_data *d = &s->units[u];
     const struct dsf_momentum_args args = {
-        .coding = *coding,
+        .coding = dsf_onebit_coding_of(s, u),
         .elems = unit->elems,
         .groups = s->plan->groups,
         .last = dsf_zeroone_last_gradient(schedule_of(s)),
     };
 
     for (int32_t i = 0; i < s->plan->groups && d->grad.errors != NULL; i++) {
-        stand_at_group(s, i);
+        dsf_step_stand_at_group(s, i);
         dsf_step_emit_without(
             s, &dsf_op_feed_momentum, &args, unit->layer, 1u << M, ERROR,
             (dsflow_data_id[]){ s->control, d->grad.of[i], d->grad.errors[i] });
     }
-    stand_aside(s);
-}
-
-/* The sum of what all send, in the place of the gradient of group 0: where it
- * is coded, data ranks have shards of it. */
-static void sum(struct step *s, unsigned u, const struct dsf_coding *coding)
-{
-    const struct dsf_unit *unit = &s->model->units[u];
-    struct gradients *g = &s->units[u].grad;
-    const struct dsf_add_recoded_args args = { .coding = *coding,
-                                               .elems = unit->elems,
-                                               .shards = 1 };
-
-    if (coding->ntensors > 0)
-        dsf_step_emit(s, &dsf_op_add_recoded, &args, unit->layer, 0,
-                      (unsigned)s->plan->groups, g->of);
-    else
-        dsf_step_add(s, u, g->of[0], g->of + 1, s->plan->groups - 1, false);
-}
-
-static void square_groups(struct step *s, unsigned u)
-{
-    const struct dsf_unit *unit = &s->model->units[u];
-    const struct unit_data *d = &s->units[u];
-    const struct dsf_square_args square = { unit->elems, 0 };
-
-    for (int32_t i = 0; i < s->plan->groups; i++) {
-        stand_at_group(s, i);
-        EMIT(s, &dsf_op_square, &square, unit->layer, 0, d->grad.of[i],
-             d->squares[i]);
-    }
-    stand_aside(s);
+    dsf_step_stand_aside(s);
 }
 
 void dsf_zeroone_sum(struct step *s, unsigned u)
 {
-    const struct dsf_coding coding = coding_of(s, u);
-    struct unit_data *d = &s->units[u];
-
-    s->pass = DSFLOW_UPDATE;
-    for (int32_t i = 0; i < s->plan->groups; i++) {
-        if (d->tied.of != NULL) {
-            dsf_step_add(s, u, d->grad.of[i], &d->tied.of[i], 1, false);
-            d->tied.begun[i] = false;
-        }
-        d->grad.begun[i] = false;
-    }
+    dsf_onebit_complete(s, u);
     if (dsf_zeroone_is_local(s)) {
-        square_groups(s, u);
+        dsf_onebit_square_groups(s, u);
         return;
     }
-    feed_gradients(s, u, &coding);
-    sum(s, u, &coding);
+    feed_gradients(s, u);
+    dsf_onebit_send(s, u);
 }
 
 /* Of each group over all units, and of these. */
 dsflow_data_id dsf_zeroone_squares(struct step *s)
 {
-    const unsigned n = s->model->nunits;
-    const int32_t groups = s->plan->groups;
-    dsflow_data_id *units = dsf_xcalloc(n, sizeof(*units));
-    dsflow_data_id *sums = dsf_xcalloc((size_t)groups, sizeof(*sums)), all;
+    const size_t groups = (size_t)s->plan->groups;
+    dsflow_data_id *sums = dsf_xcalloc(groups, sizeof(*sums)), all;
 
-    for (int32_t i = 0; i < groups; i++) {
-        for (unsigned u = 0; u < n; u++)
-            units[u] = s->units[u].squares[i];
-        stand_at_group(s, i);
-        sums[i] = dsf_step_sum(s, units, n);
-    }
-    stand_aside(s);
-    all = dsf_step_sum(s, sums, (size_t)groups);
-    free(units);
+    for (size_t i = 0; i < groups; i++)
+        sums[i] = dsf_onebit_norm2(s, (int32_t)i);
+    all = dsf_step_sum(s, sums, groups);
     free(sums);
     return all;
 }
@@ -226,29 +153,20 @@ static void serve(struct step *s, unsigned u)
 {
     const struct dsf_unit *unit = &s->model->units[u];
     const struct unit_data *d = &s->units[u];
-    const int64_t groups = s->plan->groups;
     const struct dsf_chunk_args args = {
-        .coding = coding_of(s, u),
+        .coding = dsf_onebit_coding_of(s, u),
         .elems = unit->elems,
-        .groups = groups,
+        .groups = s->plan->groups,
         .last = s->kind == DSF_ZEROONE_GRADIENT
                     ? dsf_zeroone_last_gradient(schedule_of(s))
                     : 0,
     };
-    const struct dsf_chunk_scales_args scale = { args.coding, groups };
-    dsflow_data_id sums, scales;
+
+    dsflow_data_id scales;
 
     if (args.coding.ntensors == 0)
         return;
-    sums = dsflow_rewrite_named(s->g,
-                                &DSF_DOUBLES(unit->elems / args.coding.block),
-                                "chunks.%s", unit->name);
-    scales =
-        dsflow_rewrite_named(s->g, &DSF_DOUBLES(args.coding.ntensors * groups),
-                             "scales.%s", unit->name);
-    EMIT(s, &dsf_op_chunk_squares, &args, unit->layer, 0, d->grad.of[0],
-         d->server, sums);
-    EMIT(s, &dsf_op_chunk_scales, &scale, unit->layer, 0, scales, sums);
+    scales = dsf_onebit_scales(s, u, &args);
     EMIT(s, &dsf_op_serve_mean, &args, unit->layer, 0, s->control,
          d->grad.of[0], scales, d->server);
 }
@@ -279,12 +197,12 @@ static void update_groups(struct step *s, unsigned u,
                                          .weight_decay = of->weight_decay };
 
     for (int32_t i = 0; i < s->plan->groups; i++) {
-        stand_at_group(s, i);
+        dsf_step_stand_at_group(s, i);
         EMIT(s, &dsf_op_local_update, &args, s->model->units[u].layer, 0,
              s->control, d->grad.of[i], d->param, d->states[SECOND],
              d->states[MOMENTUM], d->own[i], d->local[i]);
     }
-    stand_aside(s);
+    dsf_step_stand_aside(s);
 }
 
 /* What each group has done, in the place of its gradient. */
@@ -293,14 +211,15 @@ static void feed_groups(struct step *s, unsigned u, float eps)
     enum { ERROR = 4 };
     const struct unit_data *d = &s->units[u];
     const struct dsf_unit *unit = &s->model->units[u];
-    const struct dsf_feed_local_args args = { .coding = coding_of(s, u),
+    const struct dsf_feed_local_args args = { .coding =
+                                                  dsf_onebit_coding_of(s, u),
                                               .elems = unit->elems,
                                               .groups = s->plan->groups,
                                               .eps = (double)eps };
     const bool coded = d->grad.errors != NULL;
 
     for (int32_t i = 0; i < s->plan->groups; i++) {
-        stand_at_group(s, i);
+        dsf_step_stand_at_group(s, i);
         dsf_step_emit_without(
             s, &dsf_op_feed_local, &args, unit->layer, coded ? 0 : 1u << ERROR,
             ERROR + coded,
@@ -308,7 +227,7 @@ static void feed_groups(struct step *s, unsigned u, float eps)
                                 d->grad.of[i],
                                 coded ? d->grad.errors[i] : dsf_no_data() });
     }
-    stand_aside(s);
+    dsf_step_stand_aside(s);
 }
 
 static void settle(struct step *s, unsigned u, float eps)
@@ -327,8 +246,6 @@ static void settle(struct step *s, unsigned u, float eps)
 void dsf_zeroone_update(struct step *s, unsigned u,
                         const struct dsf_update_args *args)
 {
-    const struct dsf_coding coding = coding_of(s, u);
-
     s->pass = DSFLOW_UPDATE;
     if (s->kind == DSF_ZEROONE_GRADIENT) {
         serve(s, u);
@@ -339,7 +256,7 @@ void dsf_zeroone_update(struct step *s, unsigned u,
     if (s->kind == DSF_ZEROONE_LOCAL)
         return;
     feed_groups(s, u, args->eps);
-    sum(s, u, &coding);
+    dsf_onebit_send(s, u);
     serve(s, u);
     settle(s, u, args->eps);
 }
