@@ -2,17 +2,12 @@
  * the same gradients (tests/reference/onebit/make.py), through the step at
  * which the second moments freeze; and the same bits on shards and with every
  * set of instructions. */
-#include "unit/codelets/run.h"
+#include "unit/codelets/workers.h"
 
 #include "codelets/codelets.h"
-#include "kernels/loops.h"
 #include "tasks/tasks.h"
 
-#include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N = 128, STEPS = 300, FREEZE = 100, MOST = 8, BLOCK = 16 };
 
@@ -25,27 +20,18 @@ static _Alignas(64) float scratch[4096];
 /* As the script has them. */
 static double gradient(int worker, int step, int i)
 {
-    double g =
-        sin(0.37 * (i + 1) * (1 + step % 13) + 1.7 * worker + 0.11 * step);
-
-    return (double)(float)(g * (0.5 + i % 7) / 7);
+    return (double)(float)(worker_wave(worker, step, i) * (0.5 + i % 7) / 7);
 }
 
 static void begin(struct model *x)
 {
     memset(x, 0, sizeof(*x));
-    for (int i = 0; i < N; i++)
-        x->p[i] = (float)(0.1 * cos(1.3 * i));
+    first_weights(x->p, N);
 }
 
 static struct dsflow_buf floats(float *v)
 {
-    return (struct dsflow_buf){ v, N * 4, N, DSFLOW_FP32 };
-}
-
-static struct dsflow_buf doubles(double *v, int64_t n)
-{
-    return (struct dsflow_buf){ v, (size_t)n * 8, n, DSFLOW_FP64 };
+    return floats_of(v, N);
 }
 
 static void run(const struct dsflow_codelet *codelet, const void *args,
@@ -117,7 +103,7 @@ static void step(struct model *x, int workers, int number, int shards)
         sums[w] = floats(grad[w]);
     }
     run(&dsf_codelet_add_recoded, &add, (unsigned)workers, sums);
-    parts[0] = doubles(scales, workers);
+    parts[0] = doubles_of(scales, workers);
     for (int s = 0; s < shards; s++) {
         const int64_t from = N / shards * s, elems = N / shards;
         struct dsf_chunk_args a = { .coding = code,
@@ -126,7 +112,7 @@ static void step(struct model *x, int workers, int number, int shards)
 
         dsf_op_chunk_squares.slice(&a, from, elems,
                                    (const int64_t[]){ 0, 0, from / BLOCK });
-        parts[1 + s] = doubles(squares + from / BLOCK, elems / BLOCK);
+        parts[1 + s] = doubles_of(squares + from / BLOCK, elems / BLOCK);
         run(&dsf_codelet_chunk_squares, &a, 3,
             (struct dsflow_buf[]){ floats(grad[0]), floats(x->server),
                                    parts[1 + s] });
@@ -155,42 +141,19 @@ static void train(struct model *x, int workers, int shards)
         step(x, workers, i, shards);
 }
 
-static FILE *known(void)
-{
-    const char *src = getenv("srcdir");
-    char path[600];
-    FILE *in;
-
-    snprintf(path, sizeof(path), "%s/tests/reference/onebit/adam.txt",
-             src != NULL ? src : ".");
-    in = fopen(path, "r");
-    assert_non_null(in);
-    return in;
-}
-
 /* The next numbers of the file are these, times `by`. */
 static void compare(FILE *in, int workers, const char *what, const float *v,
                     double by)
 {
-    char name[20];
-    double x;
-    int size;
-
-    assert_int_equal(fscanf(in, "%d %19s", &size, name), 2);
-    assert_int_equal(size, workers);
-    assert_string_equal(name, what);
-    for (int i = 0; i < N; i++) {
-        assert_int_equal(fscanf(in, "%lf", &x), 1);
-        if (!(fabs(x - (double)v[i] * by) <= 1e-6))
-            fail_msg("%d workers: %s[%d]: %.9g: expected %.9g", workers, what,
-                     i, (double)v[i] * by, x);
-    }
+    known_title(in, workers, what);
+    for (int i = 0; i < N; i++)
+        known_next(in, workers, what, i, (double)v[i] * by, 0);
 }
 
 /* An error is that of the share that a worker has of the mean. */
 static void numbers_are_those_of_deepspeed(void **state)
 {
-    FILE *in = known();
+    FILE *in = known("adam.txt");
 
     for (int workers = 2; workers <= MOST; workers *= 2) {
         train(&got, workers, 1);
@@ -215,21 +178,14 @@ static void shards_have_the_bits_of_the_whole(void **state)
     }
 }
 
+static void train_four(void *x)
+{
+    train(x, 4, 1);
+}
+
 static void all_instructions_give_the_same_bits(void **state)
 {
-    static const char *const isas[] = { "portable", "avx2", "avx512",
-                                        "avx512_bf16" };
-    const struct dsf_loops *own = dsf_loops();
-
-    train(&first, 4, 1);
-    for (size_t i = 0; i < 4; i++) {
-        if (dsf_loops_find(isas[i]) == NULL)
-            continue;
-        dsf_loops_use(dsf_loops_find(isas[i]));
-        train(&got, 4, 1);
-        assert_memory_equal(&got, &first, sizeof(got));
-    }
-    dsf_loops_use(own);
+    all_instructions_agree(train_four, &got, &first, sizeof(got));
 }
 
 /* A step that is skipped leaves what all have; so does a number that is none
@@ -252,7 +208,7 @@ static void what_is_skipped_changes_nothing(void **state)
     train(&first, 2, 1);
     got = first;
     run(&dsf_codelet_serve, &a, 5,
-        (struct dsflow_buf[]){ c, floats(grad[0]), doubles(&scale, 1),
+        (struct dsflow_buf[]){ c, floats(grad[0]), doubles_of(&scale, 1),
                                floats(got.server), floats(got.m) });
     assert_memory_equal(&got, &first, sizeof(got));
     grad[0][7] = INFINITY;
@@ -299,7 +255,7 @@ static void a_group_is_clipped_by_its_own_norm(void **state)
     double norm2 = 100; /* a norm of 4 10 / 8 */
     const struct dsflow_buf bufs[] = { c,
                                        { g, sizeof(g), 4, DSFLOW_FP32 },
-                                       doubles(&norm2, 1) };
+                                       doubles_of(&norm2, 1) };
 
     run(&dsf_codelet_clip_group, &a, 3, bufs);
     assert_true(g[0] == 9 && g[3] == 9);

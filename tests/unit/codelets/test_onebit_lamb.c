@@ -2,17 +2,12 @@
  * of the same gradients (tests/reference/onebit/make_lamb.py), through the step
  * at which the second moments freeze; and the same bits on shards and with
  * every set of instructions. Three tensors are in two units. */
-#include "unit/codelets/run.h"
+#include "unit/codelets/workers.h"
 
 #include "codelets/codelets.h"
-#include "kernels/loops.h"
 #include "tasks/tasks.h"
 
-#include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     UNITS = 2,
@@ -38,8 +33,7 @@ static double gradient(int worker, int step, int i)
 {
     static const double sizes[TENSORS] = { 0.01, 0.6, 0.1 };
     const int t = i < tensor_at[1] ? 0 : i < tensor_at[2] ? 1 : 2;
-    double g =
-        sin(0.37 * (i + 1) * (1 + step % 13) + 1.7 * worker + 0.11 * step);
+    double g = worker_wave(worker, step, i);
 
     g *= (0.5 + i % 7) / 7 * (sizes[t] * (1 + 0.5 * sin(0.05 * step)));
     return (double)(float)g;
@@ -48,23 +42,13 @@ static double gradient(int worker, int step, int i)
 static void begin(struct model *x)
 {
     memset(x, 0, sizeof(*x));
-    for (int i = 0; i < N; i++)
-        x->p[i] = (float)(0.1 * cos(1.3 * i));
-}
-
-static struct dsflow_buf floats(float *v, int64_t n)
-{
-    return (struct dsflow_buf){ v, (size_t)n * 4, n, DSFLOW_FP32 };
-}
-
-static struct dsflow_buf doubles(double *v, int64_t n)
-{
-    return (struct dsflow_buf){ v, (size_t)n * 8, n, DSFLOW_FP64 };
+    first_weights(x->p, N);
 }
 
 static struct dsflow_buf lamb_of(struct model *x, int u)
 {
-    return doubles((double *)x->lamb[u], DSF_LAMB_FIELDS * DSFLOW_MAX_TENSORS);
+    return doubles_of((double *)x->lamb[u],
+                      DSF_LAMB_FIELDS * DSFLOW_MAX_TENSORS);
 }
 
 static void run(const struct dsflow_codelet *codelet, const void *args,
@@ -137,9 +121,9 @@ static void square(int u, int workers, float *x, float *server, double *sums)
     struct dsflow_buf none = { 0 };
 
     run(&dsf_codelet_chunk_squares, &a, 3,
-        (struct dsflow_buf[]){ floats(x, N / 2),
-                               server == NULL ? none : floats(server, N / 2),
-                               doubles(sums, N / 2 / BLOCK) });
+        (struct dsflow_buf[]){ floats_of(x, N / 2),
+                               server == NULL ? none : floats_of(server, N / 2),
+                               doubles_of(sums, N / 2 / BLOCK) });
 }
 
 /* A step of LAMB, and the mean of its ratios. */
@@ -152,20 +136,20 @@ static void warm(struct model *x, struct dsflow_control *control, int u)
     };
     const struct dsf_mean_args mean = { 0.8, ntensors[u] };
     const struct dsflow_buf c = control_of(control), lamb = lamb_of(x, u);
-    const struct dsflow_buf p = floats(x->p + at_of[u], N / 2);
-    const struct dsflow_buf m = floats(x->m + at_of[u], N / 2);
-    const struct dsflow_buf v = floats(x->v + at_of[u], N / 2);
+    const struct dsflow_buf p = floats_of(x->p + at_of[u], N / 2);
+    const struct dsflow_buf m = floats_of(x->m + at_of[u], N / 2);
+    const struct dsflow_buf v = floats_of(x->v + at_of[u], N / 2);
 
     run(&dsf_codelet_lamb_moments, &a, 6,
-        (struct dsflow_buf[]){ c, floats(grad[0] + at_of[u], N / 2), p, m, v,
-                               doubles(sums, N / 2 / BLOCK * 4) });
+        (struct dsflow_buf[]){ c, floats_of(grad[0] + at_of[u], N / 2), p, m, v,
+                               doubles_of(sums, N / 2 / BLOCK * 4) });
     run(&dsf_codelet_lamb_ratio, &r, 2,
-        (struct dsflow_buf[]){ doubles(ratio, ntensors[u]),
-                               doubles(sums, N / 2 / BLOCK * 4) });
+        (struct dsflow_buf[]){ doubles_of(ratio, ntensors[u]),
+                               doubles_of(sums, N / 2 / BLOCK * 4) });
     run(&dsf_codelet_lamb_mean, &mean, 3,
-        (struct dsflow_buf[]){ c, doubles(ratio, ntensors[u]), lamb });
+        (struct dsflow_buf[]){ c, doubles_of(ratio, ntensors[u]), lamb });
     run(&dsf_codelet_lamb, &a, 5,
-        (struct dsflow_buf[]){ c, doubles(ratio, ntensors[u]), p, m, v });
+        (struct dsflow_buf[]){ c, doubles_of(ratio, ntensors[u]), p, m, v });
 }
 
 static void freeze(struct model *x)
@@ -178,8 +162,8 @@ static void freeze(struct model *x)
 
         square(u, 1, x->m + at_of[u], NULL, sums);
         run(&dsf_codelet_chunk_scales, &a, 2,
-            (struct dsflow_buf[]){ doubles(own[u], ntensors[u]),
-                                   doubles(sums, N / 2 / BLOCK) });
+            (struct dsflow_buf[]){ doubles_of(own[u], ntensors[u]),
+                                   doubles_of(sums, N / 2 / BLOCK) });
         for (int i = 0; i < ntensors[u]; i++)
             total += own[u][i];
     }
@@ -187,8 +171,8 @@ static void freeze(struct model *x)
         const struct dsf_unite_args a = { TENSORS, ntensors[u] };
 
         run(&dsf_codelet_unite_scales, &a, 3,
-            (struct dsflow_buf[]){ doubles(own[u], ntensors[u]),
-                                   doubles(&total, 1), lamb_of(x, u) });
+            (struct dsflow_buf[]){ doubles_of(own[u], ntensors[u]),
+                                   doubles_of(&total, 1), lamb_of(x, u) });
     }
 }
 
@@ -205,9 +189,9 @@ static void send(struct model *x, struct dsflow_control *control, int w,
 
         run(&dsf_codelet_feed_momentum, &feed, 5,
             (struct dsflow_buf[]){
-                control_of(control), floats(grad[w] + at_of[u], N / 2),
-                floats(x->m + at_of[u], N / 2),
-                floats(x->error[w] + at_of[u], N / 2), lamb_of(x, u) });
+                control_of(control), floats_of(grad[w] + at_of[u], N / 2),
+                floats_of(x->m + at_of[u], N / 2),
+                floats_of(x->error[w] + at_of[u], N / 2), lamb_of(x, u) });
         square(u, workers, grad[w] + at_of[u], NULL, sums);
         for (int b = 0; b < N / 2 / BLOCK; b++)
             total += sums[b];
@@ -218,9 +202,9 @@ static void send(struct model *x, struct dsflow_control *control, int w,
                                          .all = N };
 
         run(&dsf_codelet_send_signs, &a, 3,
-            (struct dsflow_buf[]){ floats(grad[w] + at_of[u], N / 2),
-                                   floats(x->error[w] + at_of[u], N / 2),
-                                   doubles(&total, 1) });
+            (struct dsflow_buf[]){ floats_of(grad[w] + at_of[u], N / 2),
+                                   floats_of(x->error[w] + at_of[u], N / 2),
+                                   doubles_of(&total, 1) });
     }
 }
 
@@ -236,17 +220,17 @@ static void find_scales(struct model *x, int workers, double *chunks)
         struct dsflow_buf terms[MOST];
 
         for (int w = 0; w < workers; w++)
-            terms[w] = floats(grad[w] + at_of[u], N / 2);
+            terms[w] = floats_of(grad[w] + at_of[u], N / 2);
         run(&dsf_codelet_add_recoded, &add, (unsigned)workers, terms);
         square(u, workers, grad[0] + at_of[u], x->server + at_of[u], sums);
         run(&dsf_codelet_chunk_sums, &a, 2,
-            (struct dsflow_buf[]){ doubles(parts[u], (int64_t)2 * workers),
-                                   doubles(sums, N / 2 / BLOCK) });
+            (struct dsflow_buf[]){ doubles_of(parts[u], (int64_t)2 * workers),
+                                   doubles_of(sums, N / 2 / BLOCK) });
     }
     run(&dsf_codelet_sum_each, NULL, 3,
-        (struct dsflow_buf[]){ doubles(chunks, (int64_t)2 * workers),
-                               doubles(parts[0], (int64_t)2 * workers),
-                               doubles(parts[1], (int64_t)2 * workers) });
+        (struct dsflow_buf[]){ doubles_of(chunks, (int64_t)2 * workers),
+                               doubles_of(parts[0], (int64_t)2 * workers),
+                               doubles_of(parts[1], (int64_t)2 * workers) });
 }
 
 /* Of a unit, in `shards` pieces: what all have, and new parameters. */
@@ -261,10 +245,10 @@ static void serve(struct model *x, struct dsflow_control *control, int u,
                                        .width = 8 };
     const struct dsf_update_args update = update_args(u, 4);
     const struct dsflow_buf c = control_of(control), lamb = lamb_of(x, u);
-    const struct dsflow_buf p = floats(x->p + at_of[u], N / 2);
-    const struct dsflow_buf m = floats(x->m + at_of[u], N / 2);
-    const struct dsflow_buf v = floats(x->v + at_of[u], N / 2);
-    const struct dsflow_buf fresh = floats(x->fresh + at_of[u], N / 2);
+    const struct dsflow_buf p = floats_of(x->p + at_of[u], N / 2);
+    const struct dsflow_buf m = floats_of(x->m + at_of[u], N / 2);
+    const struct dsflow_buf v = floats_of(x->v + at_of[u], N / 2);
+    const struct dsflow_buf fresh = floats_of(x->fresh + at_of[u], N / 2);
     struct dsflow_buf parts[MOST + 1];
 
     for (int s = 0; s < shards; s++) {
@@ -272,24 +256,24 @@ static void serve(struct model *x, struct dsflow_control *control, int u,
         struct dsf_weigh_args norms = { .of = update_args(u, 8) };
         struct dsf_united_args a = united(u, workers);
 
-        parts[1 + s] = doubles(sums + from / BLOCK * 8, elems / BLOCK * 8);
+        parts[1 + s] = doubles_of(sums + from / BLOCK * 8, elems / BLOCK * 8);
         dsf_op_serve_lamb.slice(&a, from, elems, none);
         run(&dsf_codelet_serve_lamb, &a, 7,
-            (struct dsflow_buf[]){ c, floats(grad[0] + at_of[u], N / 2),
-                                   doubles(chunks, (int64_t)2 * workers), lamb,
-                                   floats(x->server + at_of[u], N / 2), m,
-                                   fresh });
+            (struct dsflow_buf[]){ c, floats_of(grad[0] + at_of[u], N / 2),
+                                   doubles_of(chunks, (int64_t)2 * workers),
+                                   lamb, floats_of(x->server + at_of[u], N / 2),
+                                   m, fresh });
         dsf_op_lamb_norms.slice(&norms, from, elems, none);
         run(&dsf_codelet_lamb_norms, &norms, 6,
             (struct dsflow_buf[]){ c, fresh, p, m, v, parts[1 + s] });
     }
-    parts[0] = doubles(totals, (int64_t)4 * ntensors[u]);
+    parts[0] = doubles_of(totals, (int64_t)4 * ntensors[u]);
     run(&dsf_codelet_lamb_totals, &f, 1 + (unsigned)shards, parts);
     run(&dsf_codelet_lamb_factor, &f, 4,
         (struct dsflow_buf[]){ c, parts[0], lamb,
-                               doubles(ratio, ntensors[u]) });
+                               doubles_of(ratio, ntensors[u]) });
     run(&dsf_codelet_lamb, &update, 5,
-        (struct dsflow_buf[]){ c, doubles(ratio, ntensors[u]), p, m, v });
+        (struct dsflow_buf[]){ c, doubles_of(ratio, ntensors[u]), p, m, v });
 }
 
 static void step(struct model *x, int workers, int number, int shards)
@@ -326,54 +310,21 @@ static void train(struct model *x, int workers, int shards)
         step(x, workers, i, shards);
 }
 
-static FILE *known(void)
-{
-    const char *src = getenv("srcdir");
-    char path[600];
-    FILE *in;
-
-    snprintf(path, sizeof(path), "%s/tests/reference/onebit/lamb.txt",
-             src != NULL ? src : ".");
-    in = fopen(path, "r");
-    assert_non_null(in);
-    return in;
-}
-
-static void title(FILE *in, int workers, const char *what)
-{
-    char name[20];
-    int size;
-
-    assert_int_equal(fscanf(in, "%d %19s", &size, name), 2);
-    assert_int_equal(size, workers);
-    assert_string_equal(name, what);
-}
-
-/* The next number of the file is this one; what is above 1 to as many digits.
- */
-static void is_next(FILE *in, int workers, const char *what, int i, double is)
-{
-    double x;
-
-    assert_int_equal(fscanf(in, "%lf", &x), 1);
-    if (!(fabs(x - is) <= 1e-6 * fmax(1, fabs(x))))
-        fail_msg("%d workers: %s[%d]: %.9g: expected %.9g", workers, what, i,
-                 is, x);
-}
-
+/* The next numbers of the file are these, times `by`; what is above 1 to as
+ * many digits. */
 static void compare(FILE *in, int workers, const char *what, const float *v,
                     double by)
 {
-    title(in, workers, what);
+    known_title(in, workers, what);
     for (int i = 0; i < N; i++)
-        is_next(in, workers, what, i, (double)v[i] * by);
+        known_next(in, workers, what, i, (double)v[i] * by, 1);
 }
 
 /* An error is that of the share that a worker has of the mean. */
 static void numbers_are_those_of_deepspeed(void **state)
 {
     static const char *const names[] = { "scale", "mean", "factor" };
-    FILE *in = known();
+    FILE *in = known("lamb.txt");
 
     for (int workers = 2; workers <= MOST; workers *= 2) {
         train(&got, workers, 1);
@@ -385,15 +336,16 @@ static void numbers_are_those_of_deepspeed(void **state)
             compare(in, workers, "error", got.error[w], workers);
         compare(in, workers, "server", got.server, 1);
         for (int k = 0; k < DSF_LAMB_FIELDS; k++) {
-            title(in, workers, names[k]);
+            known_title(in, workers, names[k]);
             for (int t = 0; t < TENSORS; t++) {
                 const struct dsf_lamb *l =
                     t < 2 ? &got.lamb[0][t] : &got.lamb[1][0];
 
-                is_next(in, workers, names[k], t,
-                        k == 0   ? l->scale
-                        : k == 1 ? l->mean
-                                 : l->factor);
+                known_next(in, workers, names[k], t,
+                           k == 0   ? l->scale
+                           : k == 1 ? l->mean
+                                    : l->factor,
+                           1);
             }
         }
     }
@@ -411,21 +363,14 @@ static void shards_have_the_bits_of_the_whole(void **state)
     }
 }
 
+static void train_four(void *x)
+{
+    train(x, 4, 1);
+}
+
 static void all_instructions_give_the_same_bits(void **state)
 {
-    static const char *const isas[] = { "portable", "avx2", "avx512",
-                                        "avx512_bf16" };
-    const struct dsf_loops *own = dsf_loops();
-
-    train(&first, 4, 1);
-    for (size_t i = 0; i < 4; i++) {
-        if (dsf_loops_find(isas[i]) == NULL)
-            continue;
-        dsf_loops_use(dsf_loops_find(isas[i]));
-        train(&got, 4, 1);
-        assert_memory_equal(&got, &first, sizeof(got));
-    }
-    dsf_loops_use(own);
+    all_instructions_agree(train_four, &got, &first, sizeof(got));
 }
 
 /* A step that is skipped leaves what all have, and a number that is none its
@@ -447,15 +392,15 @@ static void what_is_skipped_changes_nothing(void **state)
     train(&first, 2, 1);
     got = first;
     run(&dsf_codelet_serve_lamb, &a, 7,
-        (struct dsflow_buf[]){ c, floats(grad[0], N / 2), doubles(chunks, 4),
-                               lamb_of(&got, 0), floats(got.server, N / 2),
-                               floats(got.m, N / 2),
-                               floats(got.fresh, N / 2) });
+        (struct dsflow_buf[]){
+            c, floats_of(grad[0], N / 2), doubles_of(chunks, 4),
+            lamb_of(&got, 0), floats_of(got.server, N / 2),
+            floats_of(got.m, N / 2), floats_of(got.fresh, N / 2) });
     run(&dsf_codelet_lamb_mean, &mean, 3,
-        (struct dsflow_buf[]){ c, doubles(ratio, 2), lamb_of(&got, 0) });
+        (struct dsflow_buf[]){ c, doubles_of(ratio, 2), lamb_of(&got, 0) });
     run(&dsf_codelet_lamb_factor, &f, 4,
-        (struct dsflow_buf[]){ c, doubles(totals, 8), lamb_of(&got, 0),
-                               doubles(ratio, 2) });
+        (struct dsflow_buf[]){ c, doubles_of(totals, 8), lamb_of(&got, 0),
+                               doubles_of(ratio, 2) });
     assert_memory_equal(&got, &first, sizeof(got));
     grad[1][200] = INFINITY;
     send(&got, &control, 1, 2);

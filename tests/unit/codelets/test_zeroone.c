@@ -2,17 +2,11 @@
  * the same gradients (tests/reference/onebit/make_zeroone.py), through every
  * change of phase and interval; which steps are of which kind; and the same
  * bits with every set of instructions. */
-#include "unit/codelets/run.h"
+#include "unit/codelets/workers.h"
 
 #include "codelets/codelets.h"
-#include "kernels/loops.h"
 #include "tasks/tasks.h"
 #include "tasks/zeroone.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N = 128, STEPS = 300, MOST = 8, BLOCK = 16 };
 
@@ -29,27 +23,18 @@ static _Alignas(64) float scratch[4096];
 /* As the script has them. */
 static double gradient(int worker, int step, int i)
 {
-    double g =
-        sin(0.37 * (i + 1) * (1 + step % 13) + 1.7 * worker + 0.11 * step);
-
-    return (double)(float)(g * (0.5 + i % 7) / 7);
+    return (double)(float)(worker_wave(worker, step, i) * (0.5 + i % 7) / 7);
 }
 
 static void begin(struct model *x)
 {
     memset(x, 0, sizeof(*x));
-    for (int i = 0; i < N; i++)
-        x->p[i] = (float)(0.1 * cos(1.3 * i));
+    first_weights(x->p, N);
 }
 
 static struct dsflow_buf floats(float *v)
 {
-    return (struct dsflow_buf){ v, N * 4, N, DSFLOW_FP32 };
-}
-
-static struct dsflow_buf doubles(double *v, int64_t n)
-{
-    return (struct dsflow_buf){ v, (size_t)n * 8, n, DSFLOW_FP64 };
+    return floats_of(v, N);
 }
 
 static void run(const struct dsflow_codelet *codelet, const void *args,
@@ -96,10 +81,10 @@ static void exchange(struct model *x, const struct dsflow_buf *c, int workers,
     run(&dsf_codelet_add_recoded, &add, (unsigned)workers, sums);
     run(&dsf_codelet_chunk_squares, &chunk, 3,
         (struct dsflow_buf[]){ floats(grad[0]), floats(x->server),
-                               doubles(squares, N / BLOCK) });
+                               doubles_of(squares, N / BLOCK) });
     run(&dsf_codelet_chunk_scales, &scale, 2,
-        (struct dsflow_buf[]){ doubles(scales, workers),
-                               doubles(squares, N / BLOCK) });
+        (struct dsflow_buf[]){ doubles_of(scales, workers),
+                               doubles_of(squares, N / BLOCK) });
     for (int s = 0; s < nshards; s++) {
         struct dsf_chunk_args shard = chunk;
 
@@ -107,7 +92,7 @@ static void exchange(struct model *x, const struct dsflow_buf *c, int workers,
                                 (const int64_t[]){ 0, 0, 0, 0 });
         run(&dsf_codelet_serve_mean, &shard, 4,
             (struct dsflow_buf[]){ *c, floats(grad[0]),
-                                   doubles(scales, workers),
+                                   doubles_of(scales, workers),
                                    floats(x->server) });
     }
 }
@@ -227,19 +212,6 @@ static void train(struct model *x, int workers)
 
 /* --- beside DeepSpeed's --------------------------------------------------- */
 
-static FILE *known(void)
-{
-    const char *src = getenv("srcdir");
-    char path[600];
-    FILE *in;
-
-    snprintf(path, sizeof(path), "%s/tests/reference/onebit/zeroone.txt",
-             src != NULL ? src : ".");
-    in = fopen(path, "r");
-    assert_non_null(in);
-    return in;
-}
-
 static void compare_kinds(FILE *in, int workers)
 {
     char kinds[STEPS + 2];
@@ -258,26 +230,16 @@ static void compare_kinds(FILE *in, int workers)
 static void compare(FILE *in, int workers, const char *what, const float *v,
                     double by)
 {
-    char name[20];
-    double x;
-    int size;
-
-    assert_int_equal(fscanf(in, "%d %19s", &size, name), 2);
-    assert_int_equal(size, workers);
-    assert_string_equal(name, what);
-    for (int i = 0; i < N; i++) {
-        assert_int_equal(fscanf(in, "%lf", &x), 1);
-        if (!(fabs(x - (double)v[i] * by) <= 1e-6))
-            fail_msg("%d workers: %s[%d]: %.9g: expected %.9g", workers, what,
-                     i, (double)v[i] * by, x);
-    }
+    known_title(in, workers, what);
+    for (int i = 0; i < N; i++)
+        known_next(in, workers, what, i, (double)v[i] * by, 0);
 }
 
 /* An error is that of the share that a worker has of the mean. The last step is
  * a local one. */
 static void numbers_are_those_of_deepspeed(void **state)
 {
-    FILE *in = known();
+    FILE *in = known("zeroone.txt");
 
     assert_int_equal(dsf_zeroone_kind(&schedule, STEPS), DSF_ZEROONE_LOCAL);
     for (int workers = 2; workers <= MOST; workers *= 2) {
@@ -366,21 +328,14 @@ static void large_numbers_are_no_work(void **state)
 
 /* --- bits ----------------------------------------------------------------- */
 
+static void train_four(void *x)
+{
+    train(x, 4);
+}
+
 static void all_instructions_give_the_same_bits(void **state)
 {
-    static const char *const isas[] = { "portable", "avx2", "avx512",
-                                        "avx512_bf16" };
-    const struct dsf_loops *own = dsf_loops();
-
-    train(&first, 4);
-    for (size_t i = 0; i < 4; i++) {
-        if (dsf_loops_find(isas[i]) == NULL)
-            continue;
-        dsf_loops_use(dsf_loops_find(isas[i]));
-        train(&got, 4);
-        assert_memory_equal(&got, &first, sizeof(got));
-    }
-    dsf_loops_use(own);
+    all_instructions_agree(train_four, &got, &first, sizeof(got));
 }
 
 static void shards_have_the_bits_of_the_whole(void **state)
