@@ -133,30 +133,40 @@ def train(adam, handle, rank, out):
                  state["worker_error"], state["server_error"])
 
 
+def side_by_side(size, train, optimizer, handle):
+    """What each of `size` workers leaves."""
+    exchange, out = Exchange(size), [None] * size
+    threads = [
+        threading.Thread(target=train,
+                         args=(optimizer, handle(exchange, r), r, out))
+        for r in range(size)
+    ]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return out
+
+
+def write(file, size, rows):
+    for name, values in rows:
+        print(size, name, file=file)
+        for x in values.tolist():
+            assert math.isfinite(x)
+            print(f"{x:.9g}", file=file)
+
+
 def main():
     adam = load(sys.argv[1], "OnebitAdam")
     with open(sys.argv[2], "w") as file:
         for size in (2, 4, 8):
-            exchange, out = Exchange(size), [None] * size
-            threads = [
-                threading.Thread(target=train,
-                                 args=(adam, Handle(exchange, r), r, out))
-                for r in range(size)
-            ]
-            for t in threads:
-                t.start()
-            for t in threads:
-                t.join()
+            out = side_by_side(size, train, adam, Handle)
             for o in out:
                 assert torch.equal(o[0], out[0][0]) and torch.equal(o[1], out[0][1])
             rows = [("p", out[0][0]), ("m", out[0][1]), ("v", out[0][2])]
             rows += [("error", o[3]) for o in out]
             rows.append(("server", torch.cat([o[4] for o in out])))
-            for name, values in rows:
-                print(size, name, file=file)
-                for x in values.tolist():
-                    assert math.isfinite(x)
-                    print(f"{x:.9g}", file=file)
+            write(file, size, rows)
 
 
 if __name__ == "__main__":

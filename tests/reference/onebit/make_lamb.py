@@ -14,15 +14,13 @@ multiplied, the mean of its ratios and its factor. Gradients are those of the
 formula below, which tests/unit/codelets/test_onebit_lamb.c has, too.
 """
 
-import math
 import sys
-import threading
 import types
 
 import numpy as np
 import torch
 
-from make import Exchange, Handle, load
+from make import Handle, load, side_by_side, write
 
 SIZES, STEPS, FREEZE = (128, 64, 192), 300, 100
 N = sum(SIZES)
@@ -93,28 +91,16 @@ def main():
     lamb = load(sys.argv[1], "OnebitLamb")
     with open(sys.argv[2], "w") as file:
         for size in (2, 4, 8):
-            exchange, out = Exchange(size), [None] * size
-            threads = [
-                threading.Thread(target=train,
-                                 args=(lamb, InPlace(exchange, r), r, out))
-                for r in range(size)
-            ]
-            for t in threads:
-                t.start()
-            for t in threads:
-                t.join()
+            out = side_by_side(size, train, lamb, InPlace)
             for o in out:
                 assert torch.equal(o[0], out[0][0]) and torch.equal(o[1], out[0][1])
             names = ("p", "m", "v", "fresh")
-            rows = [(name, out[0][i].tolist()) for i, name in enumerate(names)]
-            rows += [("error", o[4].tolist()) for o in out]
-            rows.append(("server", torch.cat([o[5] for o in out]).tolist()))
-            rows += zip(("scale", "mean", "factor"), out[0][6])
-            for name, values in rows:
-                print(size, name, file=file)
-                for x in values:
-                    assert math.isfinite(x)
-                    print(f"{x:.9g}", file=file)
+            rows = [(name, out[0][i]) for i, name in enumerate(names)]
+            rows += [("error", o[4]) for o in out]
+            rows.append(("server", torch.cat([o[5] for o in out])))
+            rows += [(name, np.array(values))
+                     for name, values in zip(("scale", "mean", "factor"), out[0][6])]
+            write(file, size, rows)
 
 
 main()

@@ -14,14 +14,13 @@ its weights less u.
 """
 
 import sys
-import threading
 import types
 import warnings
 
 import torch
 
-from make import (BETAS, DECAY, EPS, LR, N, STEPS, Exchange, Handle, gradient, load,
-                  start)
+from make import (BETAS, DECAY, EPS, LR, N, STEPS, Handle, gradient, load,
+                  side_by_side, start, write)
 
 SCHEDULE = {"var_freeze_step": 120, "var_update_scaler": 5,
             "local_step_scaler": 30, "local_step_clipper": 7}
@@ -68,16 +67,7 @@ def main():
     adam = load(sys.argv[1], "ZeroOneAdam")
     with open(sys.argv[2], "w") as file:
         for size in (2, 4, 8):
-            exchange, out = Exchange(size), [None] * size
-            threads = [
-                threading.Thread(target=train,
-                                 args=(adam, Counted(exchange, r), r, out))
-                for r in range(size)
-            ]
-            for t in threads:
-                t.start()
-            for t in threads:
-                t.join()
+            out = side_by_side(size, train, adam, Counted)
             for o in out:
                 assert o[0] == out[0][0] and torch.equal(o[2], out[0][2])
                 assert (o[1] - out[0][1]).abs().max() < 1e-6
@@ -87,10 +77,7 @@ def main():
             rows += [("error", o[5]) for o in out]
             rows.append(("server", torch.cat([o[6] for o in out])))
             print(size, out[0][0], file=file)
-            for name, values in rows:
-                print(size, name, file=file)
-                for x in values.tolist():
-                    print(f"{x:.9g}", file=file)
+            write(file, size, rows)
 
 
 main()
