@@ -32,6 +32,7 @@ struct cutter {
     bool masters;            /* of parameters are kept; else, … */
     uint32_t *copies; /* … by data: the parameters that a master is of, +1 */
     struct pieces *left; /* by data of `in` */
+    uint8_t *uncut;      /* by data of `in`: states that stay whole */
 };
 
 /* What tasks on pieces leave for the blocks of each, in order. */
@@ -80,7 +81,13 @@ static bool is_cut(const struct cutter *k)
     return k->tier != DSFLOW_DEVICE || k->dtype != DSFLOW_FP32 || !k->masters;
 }
 
-/* The first state of the optimizer that the task uses; NULL: none. */
+static bool is_state(const struct dsflow_data_spec *d)
+{
+    return d->role == DSFLOW_STATES && d->unit >= 0;
+}
+
+/* The first state of the optimizer that the task uses a piece of; NULL: none.
+ */
 static const struct dsflow_data_spec *state_of(const struct cutter *k,
                                                const struct dsflow_task_spec *t)
 {
@@ -88,10 +95,46 @@ static const struct dsflow_data_spec *state_of(const struct cutter *k,
         const struct dsflow_data_spec *d =
             dsflow_graph_data(k->rw.in, t->data[p]);
 
-        if (d->role == DSFLOW_STATES && d->unit >= 0)
+        if (is_state(d) && !k->uncut[t->data[p].i])
             return is_cut(k) ? d : NULL;
     }
     return NULL;
+}
+
+/* The elements of the smallest state of the task that it can be cut by. */
+static int64_t smallest_state(const struct cutter *k,
+                              const struct dsflow_task_spec *t)
+{
+    int64_t least = INT64_MAX;
+
+    for (unsigned p = 0; p < t->ndata; p++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(k->rw.in, t->data[p]);
+
+        if (is_state(d) && dsf_task_port(t, p)->slice && d->elems < least)
+            least = d->elems;
+    }
+    return least;
+}
+
+/* What a task that can be cut needs all of, however it is cut; and what it has
+ * all of where it works on a shard: of that, pieces would be other ones. */
+static void find_uncut(struct cutter *k)
+{
+    const struct dsflow_task_spec *t;
+
+    for (uint32_t i = 0; (t = dsf_nth_task(k->rw.in, i)) != NULL; i++) {
+        const int64_t least = t->op->slice != NULL ? smallest_state(k, t) : 0;
+
+        for (unsigned p = 0; p < t->ndata && t->op->slice != NULL; p++) {
+            const struct dsflow_data_spec *d =
+                dsflow_graph_data(k->rw.in, t->data[p]);
+
+            if (is_state(d) &&
+                (!dsf_task_port(t, p)->slice || d->elems > least))
+                k->uncut[t->data[p].i] = 1;
+        }
+    }
 }
 
 /* Can it be done in pieces of what it uses? */
@@ -278,7 +321,7 @@ static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
             ports[p] = left_of(k, task->data[p], state, i, n);
             continue;
         }
-        if (d->role != DSFLOW_STATES) {
+        if (d->role != DSFLOW_STATES || k->uncut[task->data[p].i]) {
             ports[p] = dsflow_rewrite_data(rw, task->data[p]);
             /* The other pieces are not written here. */
             if (n > 1 && (i > 0 || d->persistent))
@@ -398,6 +441,7 @@ int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
         .turns = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.turns)),
         .left =
             dsf_xcalloc((size_t)dsflow_graph_ndata(in) + 1, sizeof(*k.left)),
+        .uncut = dsf_xcalloc((size_t)dsflow_graph_ndata(in) + 1, 1),
     };
     const struct dsflow_task_spec *t;
     dsflow_program prepare = DSFLOW_MAX_PROGRAMS;
@@ -407,6 +451,7 @@ int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
         find_copies(&k);
         dsflow_graph_find_program(in, DSF_PREPARE, &prepare);
     }
+    find_uncut(&k);
     find_most(&k);
     for (uint32_t i = 0, n = 1; (t = dsf_nth_task(in, i)) != NULL &&
                                 status == DSFLOW_OK;
@@ -428,5 +473,6 @@ int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
     for (uint32_t i = 0; i < dsflow_graph_ndata(in); i++)
         free(k.left[i].id);
     free(k.left);
+    free(k.uncut);
     return status;
 }

@@ -128,9 +128,6 @@ int dsf_onebit_check(const struct dsflow_plan *plan, struct dsflow_err *err)
     if (plan->nparts > 1)
         return dsf_onebit_refuse(plan, err, "mesh", "tensor",
                                  "1, as tensors have one scale,");
-    if (dsf_offload_keys(job)->home[DSFLOW_STATES] != DSFLOW_DEVICE)
-        return dsf_onebit_refuse(plan, err, "offload", "optimizer",
-                                 "none, as tensors have one scale,");
     if (dsf_job_states(job) != DSFLOW_FP32)
         return dsf_onebit_refuse(plan, err, "precision", "states", "fp32");
     if (!dsf_keeps_masters(job))

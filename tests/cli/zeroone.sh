@@ -19,7 +19,11 @@ for errors in fp32 bf16; do
         cp all/job.toml part 2> /dev/null
         cp -r all/checkpoints/step-$stop part/checkpoints
         echo step-$stop > part/checkpoints/latest
-        run part $set --set mesh.pipeline=2 --resume
+        tier=cpu
+        [ $stop -lt 4 ] || tier=nvme
+        run part $set --set mesh.pipeline=2 --resume --set offload.optimizer=$tier \
+            --set offload.gradients=$tier --set offload.piece=4KiB \
+            --set memory.nvme.path=. --set memory.nvme.size=64MiB
         same $errors part
         rm -r part
     done
@@ -67,6 +71,5 @@ no precision.compute=fp16 "precision: compute: expected fp32 or bf16, as no step
 no train.on_nonfinite=skip "train: on_nonfinite: expected stop, as no step may be skipped, $with"
 no optimizer.clip=1.0 "optimizer: clip: expected 0, as no gradient of all groups is there to be measured, $with"
 no compress.gradients=int8 "compress: gradients: expected none, as momenta are sent, $with"
-no offload.optimizer=cpu "offload: optimizer: expected none, as tensors have one scale, $with"
 no mesh.tensor=2 "mesh: tensor: expected 1, as tensors have one scale, $with"
 finish

@@ -515,6 +515,16 @@ const char *const mesh_trials[] = {
     "gpt2 " ONEBIT "mesh.data=3 batch.sequences=12 precision.compute=fp16 "
     "compress.params=int8",
 
+    /* States in any memory: what needs all of one has it whole, others pieces. */
+    "gpt2 " ONEBIT "mesh.data=2 zero.stage=2 offload.piece=4KiB " ALL_NVME,
+    "llama " ONEBIT "onebit_adam.errors=bf16 mesh.data=2 batch.groups=4 "
+    "precision.compute=bf16 offload.share=0.5 offload.piece=4KiB " ALL_CPU,
+    "gpt2 " ONEBIT_LAMB "mesh.data=2 zero.stage=0 offload.piece=4KiB "
+    "precision.compute=bf16 " ALL_NVME,
+    "gpt2 " ONEBIT_LAMB "mesh.data=4 zero.stage=3 zero.keep=0 "
+    "offload.piece=4KiB " ALL_CPU,
+    "gpt2 " ZEROONE "mesh.data=2 offload.piece=4KiB " ALL_NVME,
+
     /* Each group within the limit of its own norm. */
     "gpt2 " ONEBIT "optimizer.clip=0.05 batch.groups=4 mesh.data=2 "
     "zero.stage=2 mesh.pipeline=2",

@@ -255,6 +255,40 @@ static void groups_are_clipped_by_their_own_norms(void **state)
     end_trial(&t);
 }
 
+/* Scales are of whole tensors: the momentum is in one piece, in the memory that
+ * is asked for; what is updated shard by shard is in small ones. */
+static void offloaded_states_are_in_pieces_but_for_the_momentum(void **state)
+{
+    enum { PIECE = 8192 };
+    unsigned whole = 0, pieces = 0;
+    struct trial t;
+
+    plan_one(&t,
+             "mesh.data=2 zero.stage=2 offload.optimizer=nvme "
+             "offload.piece=8KiB",
+             NULL);
+    for (uint32_t i = 0; i < dsflow_graph_ndata(t.graph); i++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(t.graph, (dsflow_data_id){ i });
+        const struct dsf_unit *unit =
+            d->unit < 0 ? NULL : &t.model.units[d->unit];
+
+        if (unit == NULL || d->role != DSFLOW_STATES || !d->persistent)
+            continue;
+        if (dsf_onebit_is_momentum(t.plan, d->kept)) {
+            assert_int_equal(d->elems, unit->elems);
+            whole++;
+        } else {
+            assert_true(d->bytes <= PIECE || d->elems == d->block);
+            pieces++;
+        }
+        assert_int_equal(d->tier, DSFLOW_NVME);
+    }
+    assert_int_equal(whole, 2 * t.model.nunits);
+    assert_true(pieces > 2 * whole);
+    end_trial(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +298,7 @@ int main(void)
         cmocka_unit_test(positions_beyond_the_sequence_are_not_coded),
         cmocka_unit_test(lamb_has_a_step_that_freezes),
         cmocka_unit_test(groups_are_clipped_by_their_own_norms),
+        cmocka_unit_test(offloaded_states_are_in_pieces_but_for_the_momentum),
         cmocka_unit_test(bytes_of_lamb_are_those_of_adam_and_sums),
     };
 
