@@ -166,14 +166,13 @@ static void compress_cpu(const struct dsflow_call *call)
 {
     const struct dsf_compress_args *a = call->args;
     const float *in = floats(&call->bufs[0], a->from);
-    struct dsf_scales scales;
+    uint8_t *out = (uint8_t *)call->bufs[1].ptr +
+                   dsf_coding_bytes(&a->coding, a->out_at, a->at - a->out_at);
 
-    if (!a->by_block)
-        scales = dsf_coding_scales(&a->coding, in);
-    dsf_coding_encode(
-        &a->coding, a->by_block ? NULL : &scales, a->at, a->elems, in,
-        (uint8_t *)call->bufs[1].ptr +
-            dsf_coding_bytes(&a->coding, a->out_at, a->at - a->out_at));
+    if (a->by_block || a->coding.ntensors == 0)
+        dsf_coding_encode(&a->coding, NULL, a->at, a->elems, in, out);
+    else
+        dsf_coding_encode_whole(&a->coding, a->elems, in, out);
 }
 
 DSF_CODELET(compress, .cpu = compress_cpu, .trials = &dsf_trials_compress);

@@ -309,12 +309,19 @@ void dsf_wire1_encode_by(size_t block, float scale, const float *in,
     dsf_loops()->wire1_encode(block, scale, in, out, n);
 }
 
+double dsf_square_signs(const float *x, size_t n, uint8_t *signs)
+{
+    return dsf_loops()->square_signs(x, n, signs);
+}
+
 void dsf_wire1_encode(size_t block, const float *in, uint8_t *out, size_t n)
 {
-    for (; n > 0; n--, in += block, out += dsf_wire1_bytes(block))
-        dsf_wire1_encode_by(block,
-                            dsf_wire1_scale(dsf_square_sum(in, block), block),
-                            in, out, 1);
+    for (; n > 0; n--, in += block, out += dsf_wire1_bytes(block)) {
+        double squares = dsf_square_signs(in, block, out + DSF_WIRE_SCALE);
+        float scale = dsf_wire1_scale(squares, block);
+
+        memcpy(out, &scale, sizeof(scale));
+    }
 }
 
 void dsf_wire1_decode(size_t block, const uint8_t *in, float *out, size_t n)

@@ -56,6 +56,7 @@ struct dsf_loops {
     void (*scale)(float *x, float by, size_t n);
 
     double (*square_sum)(const float *x, size_t n);
+    double (*square_signs)(const float *x, size_t n, uint8_t *signs);
     /* `copy` of the new p may be NULL. */
     void (*adam)(const struct dsf_adam_step *s, float *p, const float *g,
                  float *m, float *v, float *copy, size_t n);

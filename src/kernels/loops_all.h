@@ -72,6 +72,7 @@ const struct dsf_loops DSF_LOOPS = {
     .exp_columns = exp_columns,
     .scale = scale,
     .square_sum = square_sum,
+    .square_signs = square_signs,
     .adam = adam,
     .sgd = sgd,
     .lion = lion,

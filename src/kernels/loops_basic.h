@@ -130,16 +130,39 @@ INLINE void square_lanes(const float *x, vd *lanes)
     }
 }
 
-/* The sum of a part: of its lanes by halves. */
-INLINE double square_part(const float *x, size_t n)
+/* Numbers two pages further on, which may be beyond the last: processors do not
+ * look for them behind the end of a page, and where a block is read twice,
+ * memory would have nothing to do the second time. */
+INLINE void ask_for(const float *in)
+{
+    __builtin_prefetch((const char *)in + 8192);
+}
+
+/* Bit i of byte j: is number 8 j + i below 0? Of 16 numbers. */
+INLINE void store_signs(uint8_t *signs, const float *x)
+{
+    uint32_t lanes = vnegative16(x);
+
+    signs[0] = (uint8_t)lanes;
+    signs[1] = (uint8_t)(lanes >> 8);
+}
+
+/* The sum of a part: of its lanes by halves. `signs`, where it is wanted, takes
+ * those of whole rows. */
+INLINE double square_part(const float *x, size_t n, uint8_t *signs)
 {
     float rest[DSF_SQUARE_LANES] = { 0 };
     vd lanes[SQUARE_VECTORS] = { { 0 } };
     double v[VW / 2];
     size_t i = 0;
 
-    for (; i + DSF_SQUARE_LANES <= n; i += DSF_SQUARE_LANES)
+    for (; i + DSF_SQUARE_LANES <= n; i += DSF_SQUARE_LANES) {
         square_lanes(x + i, lanes);
+        if (signs != NULL) {
+            store_signs(signs + i / 8, x + i);
+            ask_for(x + i);
+        }
+    }
     if (i < n) {
         memcpy(rest, x + i, (n - i) * sizeof(*x));
         square_lanes(rest, lanes);
@@ -155,7 +178,7 @@ INLINE double square_part(const float *x, size_t n)
     return v[0];
 }
 
-static double square_sum(const float *x, size_t n)
+INLINE double square_parts(const float *x, size_t n, uint8_t *signs)
 {
     const size_t part = dsf_square_part(n);
     double sums[DSF_SQUARE_PARTS];
@@ -163,14 +186,26 @@ static double square_sum(const float *x, size_t n)
     for (size_t i = 0; i < DSF_SQUARE_PARTS; i++) {
         size_t len = n < part ? n : part;
 
-        sums[i] = square_part(x, len);
+        sums[i] = square_part(x, len, signs);
         x += len;
         n -= len;
+        if (signs != NULL)
+            signs += len / 8;
     }
     for (size_t half = DSF_SQUARE_PARTS / 2; half > 0; half /= 2)
         for (size_t i = 0; i < half; i++)
             sums[i] += sums[i + half];
     return sums[0];
+}
+
+static double square_sum(const float *x, size_t n)
+{
+    return square_parts(x, n, NULL);
+}
+
+static double square_signs(const float *x, size_t n, uint8_t *signs)
+{
+    return square_parts(x, n, signs);
 }
 
 /* The numbers of a step of LAMB, and those of its moments. */

@@ -17,14 +17,9 @@ static void wire1_encode(size_t block, float scale, const float *in,
         uint8_t *codes = out + sizeof(scale);
 
         memcpy(out, &scale, sizeof(scale));
-        for (size_t i = 0; i < block; i += SIGNS) {
-            uint32_t signs = 0;
-
-            UNROLL
-            for (size_t k = 0; k < SIGNS; k += VW)
-                signs |= vnegative(vload(in + i + k, VW)) << k;
-            for (size_t k = 0; k < SIGNS; k += 8)
-                codes[(i + k) / 8] = (uint8_t)(signs >> k);
+        for (size_t i = 0; i < block; i += DSF_WIRE_STEP) {
+            store_signs(codes + i / 8, in + i);
+            ask_for(in + i);
         }
     }
 }

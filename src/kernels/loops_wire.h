@@ -126,13 +126,6 @@ enum {
     STEP4 = VECTORS4 * VW
 };
 
-/* Numbers a page further on, which may be beyond the last: a block is read twice, and
- * memory would have nothing to do the second time. */
-INLINE void ask_for(const float *in)
-{
-    __builtin_prefetch((const char *)in + 8192);
-}
-
 static void wire8_encode(size_t block, const float *in, uint8_t *out, size_t n)
 {
     for (; n > 0; n--, in += block, out += dsf_wire8_bytes(block)) {

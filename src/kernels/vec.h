@@ -98,6 +98,12 @@ INLINE uint32_t vnegative(vf a)
     return _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_LT_OQ);
 }
 
+/* The same of 16 numbers. */
+INLINE uint32_t vnegative16(const float *x)
+{
+    return vnegative(vload(x, VW));
+}
+
 /* -a in the lanes of `lanes`, a in the others. */
 INLINE vf vnegate(vf a, uint32_t lanes)
 {
@@ -184,6 +190,11 @@ INLINE uint32_t vnegative(vf a)
 {
     return (uint32_t)_mm256_movemask_ps(
         _mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_LT_OQ));
+}
+
+INLINE uint32_t vnegative16(const float *x)
+{
+    return vnegative(vload(x, VW)) | vnegative(vload(x + VW, VW)) << VW;
 }
 
 INLINE vf vnegate(vf a, uint32_t lanes)
@@ -343,9 +354,32 @@ INLINE vf vbelow(vf x, vf limit, vf b, vf a)
 
 INLINE uint32_t vnegative(vf a)
 {
+#if defined(__SSE__)
+    return (uint32_t)_mm_movemask_ps((__m128)(a < (vf){ 0 }));
+#else
     vi below = (vi)(a < (vf){ 0 }) & (vi){ 1, 2, 4, 8 };
 
     return below[0] | below[1] | below[2] | below[3];
+#endif
+}
+
+INLINE uint32_t vnegative16(const float *x)
+{
+#if defined(__SSE2__)
+    const vf zero = { 0 };
+    __m128i low = _mm_packs_epi32((__m128i)(vload(x, VW) < zero),
+                                  (__m128i)(vload(x + 4, VW) < zero));
+    __m128i high = _mm_packs_epi32((__m128i)(vload(x + 8, VW) < zero),
+                                   (__m128i)(vload(x + 12, VW) < zero));
+
+    return (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high));
+#else
+    uint32_t lanes = 0;
+
+    for (size_t k = 0; k < 16; k += VW)
+        lanes |= vnegative(vload(x + k, VW)) << k;
+    return lanes;
+#endif
 }
 
 INLINE vf vnegate(vf a, uint32_t lanes)

@@ -45,6 +45,10 @@ static inline size_t dsf_wire1_bytes(size_t block)
  * a NaN where one of them is none, or infinite. */
 float dsf_wire1_scale(double squares, size_t n);
 
+/* The signs of `n` numbers, a multiple of DSF_WIRE_STEP, and what
+ * dsf_square_sum has of them: with both a tensor is read once. */
+double dsf_square_signs(const float *x, size_t n, uint8_t *signs);
+
 /* `n` blocks of `block` numbers. */
 void dsf_wire8_encode(size_t block, const float *in, uint8_t *out, size_t n);
 void dsf_wire8_decode(size_t block, const uint8_t *in, float *out, size_t n);

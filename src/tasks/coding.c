@@ -95,29 +95,67 @@ int64_t dsf_coding_bytes(const struct dsf_coding *c, int64_t at, int64_t elems)
     return bytes;
 }
 
-/* As dsf_square_sum has it of some numbers at a time. */
+/* Numbers of a tensor whose squares are added up at a time, by dsf_square_sum.
+ */
+enum { SOME = 2048 };
+
+static float tensor_scale(const float *in, int64_t elems)
+{
+    double squares = 0;
+
+    for (int64_t k = 0, n; k < elems; k += n) {
+        n = elems - k < SOME ? elems - k : SOME;
+        squares += dsf_square_sum(in + k, (size_t)n);
+    }
+    return dsf_wire1_scale(squares, (size_t)elems);
+}
+
 struct dsf_scales dsf_coding_scales(const struct dsf_coding *c,
                                     const float *unit)
 {
-    enum { SOME = 2048 };
     struct dsf_scales scales = { { 0 } };
 
-    for (int64_t i = 0; i < c->ntensors; i++) {
-        const struct dsf_coded_tensor *t = &c->tensors[i];
-        double squares = 0;
-
-        for (int64_t k = 0, n; k < t->elems; k += n) {
-            n = t->elems - k < SOME ? t->elems - k : SOME;
-            squares += dsf_square_sum(unit + t->at + k, (size_t)n);
-        }
-        scales.of[i] = dsf_wire1_scale(squares, (size_t)t->elems);
-    }
+    for (int64_t i = 0; i < c->ntensors; i++)
+        scales.of[i] =
+            tensor_scale(unit + c->tensors[i].at, c->tensors[i].elems);
     return scales;
 }
 
-void dsf_coding_encode(const struct dsf_coding *c,
-                       const struct dsf_scales *scales, int64_t at,
-                       int64_t elems, const float *in, uint8_t *out)
+/* A tensor by its own scale, in the built-in format: its signs are known before
+ * the scale is, so that it is read once. */
+static void encode_signs(size_t block, const float *in, int64_t elems,
+                         uint8_t *out)
+{
+    const size_t bytes = dsf_wire1_bytes(block), codes = block / 8;
+    uint8_t signs[SOME / 8], *at = out;
+    double squares = 0;
+    float scale;
+
+    for (int64_t k = 0, n; k < elems; k += n) {
+        n = elems - k < SOME ? elems - k : SOME;
+        squares += dsf_square_signs(in + k, (size_t)n, signs);
+        for (size_t i = 0; i < (size_t)n / 8; i += codes, at += bytes)
+            memcpy(at + DSF_WIRE_SCALE, signs + i, codes);
+    }
+    scale = dsf_wire1_scale(squares, (size_t)elems);
+    for (at = out; elems > 0; elems -= (int64_t)block, at += bytes)
+        memcpy(at, &scale, sizeof(scale));
+}
+
+static void encode_tensor(const struct dsflow_wire_format *f, size_t block,
+                          const float *in, int64_t elems, uint8_t *out)
+{
+    if (f->encode_by == dsf_wire1_encode_by && SOME % block == 0)
+        encode_signs(block, in, elems, out);
+    else
+        f->encode_by(block, tensor_scale(in, elems), in, out,
+                     (size_t)elems / block);
+}
+
+/* `own`: tensors are whole, and have scales of their own. */
+static void encode(const struct dsf_coding *c, const struct dsf_scales *scales,
+                   bool own, int64_t at, int64_t elems, const float *in,
+                   uint8_t *out)
 {
     const struct dsflow_wire_format *f = dsflow_wire_format_find(c->format);
     const int64_t end = at + elems;
@@ -129,6 +167,8 @@ void dsf_coding_encode(const struct dsf_coding *c,
         r = run_at(c, at, end - at);
         if (!r.coded)
             memcpy(out, in, (size_t)r.elems * sizeof(*in));
+        else if (c->ntensors > 0 && own)
+            encode_tensor(f, block, in, r.elems, out);
         else if (c->ntensors > 0 && scales != NULL)
             f->encode_by(block, scales->of[r.tensor], in, out,
                          (size_t)r.elems / block);
@@ -137,6 +177,19 @@ void dsf_coding_encode(const struct dsf_coding *c,
         in += r.elems;
         out += run_bytes(c, &r);
     }
+}
+
+void dsf_coding_encode(const struct dsf_coding *c,
+                       const struct dsf_scales *scales, int64_t at,
+                       int64_t elems, const float *in, uint8_t *out)
+{
+    encode(c, scales, false, at, elems, in, out);
+}
+
+void dsf_coding_encode_whole(const struct dsf_coding *c, int64_t elems,
+                             const float *unit, uint8_t *out)
+{
+    encode(c, NULL, true, 0, elems, unit, out);
 }
 
 void dsf_coding_decode(const struct dsf_coding *c, int64_t at, int64_t elems,

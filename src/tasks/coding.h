@@ -58,6 +58,10 @@ int64_t dsf_coding_bytes(const struct dsf_coding *c, int64_t at, int64_t elems);
 void dsf_coding_encode(const struct dsf_coding *c,
                        const struct dsf_scales *scales, int64_t at,
                        int64_t elems, const float *in, uint8_t *out);
+/* The same of the first numbers of a unit, by the scales of its tensors, which
+ * are among them. */
+void dsf_coding_encode_whole(const struct dsf_coding *c, int64_t elems,
+                             const float *unit, uint8_t *out);
 void dsf_coding_decode(const struct dsf_coding *c, int64_t at, int64_t elems,
                        const uint8_t *in, float *out);
 

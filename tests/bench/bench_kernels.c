@@ -20,6 +20,7 @@
 #include "kernels/kernels.h"
 #include "kernels/narrow.h"
 #include "kernels/wire_blocks.h"
+#include "tasks/coding.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
@@ -402,9 +403,15 @@ static void pack(size_t n, enum dsflow_dtype format, const char *name)
 }
 
 /* What ranks send each other, in blocks of 8, 4 or 1 bits, against a copy of
- * the numbers that it is made of. */
-static void wire(size_t n, size_t block, int bits)
+ * the numbers that it is made of; as signs also with the scale of all of them.
+ */
+static void wire(size_t n, size_t block, int bits, bool whole_tensor)
 {
+    const struct dsf_coding coding = { .format = "sign",
+                                       .block = (int64_t)block,
+                                       .coded = (int64_t)n,
+                                       .ntensors = 1,
+                                       .tensors = { { 0, (int64_t)n } } };
     float *whole = numbers(n, 1), *copy = numbers(n, 1);
     uint8_t *packed = (void *)numbers(n, 1);
     double there = INFINITY, back = INFINITY, plain = INFINITY;
@@ -412,9 +419,12 @@ static void wire(size_t n, size_t block, int bits)
     for (unsigned i = 0; i <= repetitions; i++) {
         double t0 = now(), t1, t2, t3;
 
-        (bits == 8   ? dsf_wire8_encode
-         : bits == 4 ? dsf_wire4_encode
-                     : dsf_wire1_encode)(block, whole, packed, n / block);
+        if (whole_tensor)
+            dsf_coding_encode_whole(&coding, (int64_t)n, whole, packed);
+        else
+            (bits == 8   ? dsf_wire8_encode
+             : bits == 4 ? dsf_wire4_encode
+                         : dsf_wire1_encode)(block, whole, packed, n / block);
         t1 = now();
         (bits == 8   ? dsf_wire8_decode
          : bits == 4 ? dsf_wire4_decode
@@ -426,9 +436,10 @@ static void wire(size_t n, size_t block, int bits)
         back = t2 - t1 < back ? t2 - t1 : back;
         plain = t3 - t2 < plain ? t3 - t2 : plain;
     }
-    printf("wire int%d of %zu in blocks of %zu: encode %.2f GB/s of numbers, "
+    printf("wire int%d of %zu in blocks of %zu%s: encode %.2f GB/s of numbers, "
            "decode %.2f; copy %.2f; encode/copy %.2f, decode/copy %.2f\n",
-           bits, n, block, 4e-9 * (double)n / there, 4e-9 * (double)n / back,
+           bits, n, block, whole_tensor ? ", one scale" : "",
+           4e-9 * (double)n / there, 4e-9 * (double)n / back,
            4e-9 * (double)n / plain, plain / there, plain / back);
     free(whole);
     free(copy);
@@ -584,9 +595,10 @@ int main(int argc, char **argv)
         pack(16 << 20, DSFLOW_INT8_BLOCK, "int8");
     }
     if (strncmp("wire", wanted, strlen(wanted)) == 0) {
-        wire(16 << 20, 2048, 8);
-        wire(16 << 20, 256, 4);
-        wire(16 << 20, 4096, 1);
+        wire(16 << 20, 2048, 8, false);
+        wire(16 << 20, 256, 4, false);
+        wire(16 << 20, 4096, 1, false);
+        wire(16 << 20, 1024, 1, true);
     }
     free(a);
     free(b);

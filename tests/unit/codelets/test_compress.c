@@ -5,6 +5,7 @@
 #include "base/half.h"
 #include "base/random.h"
 #include "codelets/codelets.h"
+#include "tasks/coding.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
 
@@ -311,6 +312,37 @@ static void a_tensor_has_one_scale(void **state)
     assert_true(sum[UNIT - 1] == x[0][UNIT - 1]);
 }
 
+/* Blocks that divide what squares are added up of at a time, and those that do
+ * not: the bytes are those of the scales and of what is coded by them. */
+static void a_tensor_is_read_once(void **state)
+{
+    enum { N = 5 * 1024 };
+    static float v[N];
+    static uint8_t once[4 * N], twice[4 * N];
+    static const int64_t blocks[] = { 16, 48, 1024 };
+    uint64_t random = 5;
+
+    for (int i = 0; i < N; i++)
+        v[i] = i % 7 == 0 ? 0.0f : (float)dsf_random_normal(&random);
+    for (size_t k = 0; k < sizeof(blocks) / sizeof(*blocks); k++) {
+        const int64_t b = blocks[k], whole = N / b * b;
+        const struct dsf_coding c = { .format = "sign",
+                                      .block = b,
+                                      .coded = whole,
+                                      .ntensors = 2,
+                                      .tensors = { { 0, b },
+                                                   { 2 * b, whole - 3 * b } } };
+        const struct dsf_scales s = dsf_coding_scales(&c, v);
+        const size_t n = (size_t)dsf_coding_bytes(&c, 0, whole);
+
+        memset(once, 1, sizeof(once));
+        dsf_coding_encode_whole(&c, whole, v, once);
+        dsf_coding_encode(&c, &s, 0, whole, v, twice);
+        assert_memory_equal(once, twice, n);
+        assert_int_equal(once[n], 1);
+    }
+}
+
 /* Pieces of an update that offload cuts, and what the simulator hears. */
 static void a_task_is_cut_between_blocks(void **state)
 {
@@ -426,6 +458,7 @@ int main(void)
         cmocka_unit_test(a_range_is_found_in_a_run),
         cmocka_unit_test(a_sum_of_one_is_what_recode_makes),
         cmocka_unit_test(a_tensor_has_one_scale),
+        cmocka_unit_test(a_tensor_is_read_once),
         cmocka_unit_test(a_task_is_cut_between_blocks),
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(what_is_no_block_is_refused),
