@@ -122,9 +122,6 @@ int dsf_onebit_check(const struct dsflow_plan *plan, struct dsflow_err *err)
                                  "none, as momenta are sent,");
     if (plan->reduce_micro)
         return dsf_onebit_refuse(plan, err, "zero", "reduce", "step");
-    if (plan->sequence_groups > 1)
-        return dsf_onebit_refuse(plan, err, "batch", "sequence_groups",
-                                 "1, as momenta are of whole sequences,");
     if (plan->nparts > 1)
         return dsf_onebit_refuse(plan, err, "mesh", "tensor",
                                  "1, as tensors have one scale,");

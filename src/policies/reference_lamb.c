@@ -26,7 +26,7 @@ static dsflow_data_id square(struct step *s, unsigned u, dsflow_data_id of,
     const bool has = dsf_is_data(server);
     const struct dsf_chunk_args args = { .coding = dsf_onebit_coding_of(s, u),
                                          .elems = unit->elems,
-                                         .groups = s->plan->groups };
+                                         .groups = dsf_plan_sums(s->plan) };
     const dsflow_data_id sums = dsflow_rewrite_named(
         s->g, &DSF_DOUBLES(unit->elems / args.coding.block), "%s.%s", name,
         unit->name);
@@ -70,13 +70,14 @@ static void send_group(struct step *s, int32_t i)
 
 void dsf_lamb_send_all(struct step *s)
 {
-    const int32_t m = s->m;
+    const int32_t m = s->m, t = s->t;
 
-    for (int32_t i = 0; i < s->plan->groups && s->ncoded > 0; i++) {
+    for (int32_t i = 0; i < dsf_plan_sums(s->plan) && s->ncoded > 0; i++) {
         dsf_step_stand_at_group(s, i);
         send_group(s, i);
     }
     s->m = m;
+    s->t = t;
 }
 
 /* --- what comes back ------------------------------------------------------ */
@@ -88,7 +89,7 @@ static struct dsf_united_args united(const struct step *s, unsigned u)
     return (struct dsf_united_args){
         .at = { .coding = dsf_onebit_coding_of(s, u),
                 .elems = s->model->units[u].elems,
-                .groups = s->plan->groups },
+                .groups = dsf_plan_sums(s->plan) },
         .before = s->units[u].coded_before,
         .all = s->ncoded,
         .beta1 = betas[0],
@@ -98,7 +99,7 @@ static struct dsf_united_args united(const struct step *s, unsigned u)
 
 void dsf_lamb_find_scales(struct step *s)
 {
-    const int64_t each = 2 * (int64_t)s->plan->groups;
+    const int64_t each = 2 * (int64_t)dsf_plan_sums(s->plan);
     const unsigned n = s->model->nunits;
     dsflow_data_id *chunks = dsf_xcalloc(n, sizeof(*chunks)), sums;
     size_t k = 0;

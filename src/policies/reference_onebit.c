@@ -24,15 +24,15 @@ static void feed(struct step *s, unsigned u)
     const bool lamb = dsf_onebit_lamb_keys(s->plan->job) != NULL;
     const struct dsf_unit *unit = &s->model->units[u];
     const struct unit_data *d = &s->units[u];
-    const int32_t m = s->m;
+    const int32_t m = s->m, t = s->t;
     const struct dsf_momentum_args args = {
         .coding = dsf_onebit_coding_of(s, u),
         .elems = unit->elems,
-        .groups = s->plan->groups,
+        .groups = dsf_plan_sums(s->plan),
         .beta1 = s->plan->job->optimizer.betas[0]
     };
 
-    for (int32_t i = 0; i < s->plan->groups; i++) {
+    for (int32_t i = 0; i < dsf_plan_sums(s->plan); i++) {
         dsflow_data_id ports[] = {
             s->control, d->grad.of[i], d->states[MOMENTUM],
             d->grad.errors != NULL ? d->grad.errors[i] : dsf_no_data(), d->lamb
@@ -45,6 +45,7 @@ static void feed(struct step *s, unsigned u)
                               ERROR + coded + (coded && lamb), ports);
     }
     s->m = m;
+    s->t = t;
 }
 
 struct dsf_coding dsf_onebit_coding_of(const struct step *s, unsigned u)
@@ -63,9 +64,10 @@ void dsf_onebit_send(struct step *s, unsigned u)
 
     if (args.coding.ntensors > 0)
         dsf_step_emit(s, &dsf_op_add_recoded, &args, unit->layer, 0,
-                      (unsigned)s->plan->groups, g->of);
+                      (unsigned)dsf_plan_sums(s->plan), g->of);
     else
-        dsf_step_add(s, u, g->of[0], g->of + 1, s->plan->groups - 1, false);
+        dsf_step_add(s, u, g->of[0], g->of + 1, dsf_plan_sums(s->plan) - 1,
+                     false);
 }
 
 /* Of the gradient of a group, block by block. */
@@ -81,27 +83,29 @@ void dsf_onebit_square_groups(struct step *s, unsigned u)
 {
     const struct dsf_unit *unit = &s->model->units[u];
     const struct dsf_square_args args = { unit->elems, 0 };
-    const int32_t m = s->m;
+    const int32_t m = s->m, t = s->t;
 
-    for (int32_t i = 0; i < s->plan->groups; i++) {
+    for (int32_t i = 0; i < dsf_plan_sums(s->plan); i++) {
         dsf_step_stand_at_group(s, i);
         EMIT(s, &dsf_op_square, &args, unit->layer, 0, s->units[u].grad.of[i],
              squares_of(s, u, i));
     }
     s->m = m;
+    s->t = t;
 }
 
 dsflow_data_id dsf_onebit_norm2(struct step *s, int32_t group)
 {
     const unsigned n = s->model->nunits;
     dsflow_data_id *squares = dsf_xcalloc(n, sizeof(*squares)), norm2;
-    const int32_t m = s->m;
+    const int32_t m = s->m, t = s->t;
 
     for (unsigned u = 0; u < n; u++)
         squares[u] = squares_of(s, u, group);
     dsf_step_stand_at_group(s, group);
     norm2 = dsf_step_sum(s, squares, n);
     s->m = m;
+    s->t = t;
     free(squares);
     return norm2;
 }
@@ -110,9 +114,9 @@ dsflow_data_id dsf_onebit_norm2(struct step *s, int32_t group)
  */
 static void clip_groups(struct step *s)
 {
-    const int32_t m = s->m;
+    const int32_t m = s->m, t = s->t;
 
-    for (int32_t i = 0; i < s->plan->groups; i++) {
+    for (int32_t i = 0; i < dsf_plan_sums(s->plan); i++) {
         const dsflow_data_id norm2 = dsf_onebit_norm2(s, i);
 
         dsf_step_stand_at_group(s, i);
@@ -120,7 +124,7 @@ static void clip_groups(struct step *s)
             const struct dsf_unit *unit = &s->model->units[u];
             const struct dsf_clip_group_args args = {
                 .elems = unit->elems,
-                .groups = s->plan->groups,
+                .groups = dsf_plan_sums(s->plan),
                 .limit = s->plan->job->optimizer.clip
             };
 
@@ -129,6 +133,7 @@ static void clip_groups(struct step *s)
         }
     }
     s->m = m;
+    s->t = t;
 }
 
 void dsf_onebit_complete(struct step *s, unsigned u)
@@ -136,9 +141,9 @@ void dsf_onebit_complete(struct step *s, unsigned u)
     struct unit_data *d = &s->units[u];
 
     s->pass = DSFLOW_UPDATE;
-    for (int32_t i = 0; i < s->plan->groups && d->tied.of != NULL; i++)
+    for (int32_t i = 0; i < dsf_plan_sums(s->plan) && d->tied.of != NULL; i++)
         dsf_step_add(s, u, d->grad.of[i], &d->tied.of[i], 1, false);
-    for (int32_t i = 0; i < s->plan->groups; i++) {
+    for (int32_t i = 0; i < dsf_plan_sums(s->plan); i++) {
         d->grad.begun[i] = false;
         if (d->tied.of != NULL)
             d->tied.begun[i] = false;
@@ -197,7 +202,7 @@ static void serve(struct step *s, unsigned u)
     const struct unit_data *d = &s->units[u];
     const struct dsf_chunk_args args = { .coding = dsf_onebit_coding_of(s, u),
                                          .elems = unit->elems,
-                                         .groups = s->plan->groups };
+                                         .groups = dsf_plan_sums(s->plan) };
     dsflow_data_id scales;
 
     if (args.coding.ntensors == 0) {

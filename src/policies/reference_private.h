@@ -3,6 +3,7 @@
 #define DSF_POLICIES_REFERENCE_PRIVATE_H
 
 #include "graph/task.h"
+#include "plan/stretch.h"
 #include "policies/policies.h"
 #include "policies/ring_class.h"
 #include "tasks/components.h"
@@ -70,8 +71,8 @@ struct step {
     int32_t micro_step, m, t; /* of the replica; micro-batch; tile */
 };
 
-/* Beside the micro-batches; at the last one of a group, so that what follows
- * stands on its rank. */
+/* Beside the micro-batches; at the last one of a group, and at a tile of its
+ * tokens, so that what follows stands on its rank. */
 static inline void dsf_step_stand_aside(struct step *s)
 {
     s->m = s->t = -1;
@@ -79,7 +80,12 @@ static inline void dsf_step_stand_aside(struct step *s)
 
 static inline void dsf_step_stand_at_group(struct step *s, int32_t group)
 {
-    s->m = (group + 1) * (s->plan->nmicro / s->plan->groups) - 1;
+    const struct dsflow_plan *plan = s->plan;
+    const int32_t tokens = plan->sequence_groups;
+
+    s->m = (group / tokens + 1) * (plan->nmicro / plan->groups) - 1;
+    if (tokens > 1)
+        s->t = dsf_plan_tile_of_group(plan, group % tokens);
 }
 
 /* Emit a task of layer `l` where the step stands; `fresh` as in the graph. */

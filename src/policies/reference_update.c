@@ -208,8 +208,7 @@ static void feed_back(struct step *s, unsigned u, const struct gradients *g,
 {
     const struct dsf_compress_keys *keys = dsf_compress_keys(s->plan->job);
     const struct dsf_unit *unit = &s->model->units[u];
-    const int32_t each = s->plan->nmicro / s->plan->groups, m = s->m;
-    const int32_t tokens = s->plan->sequence_groups, t = s->t;
+    const int32_t m = s->m, t = s->t;
     const struct dsf_feed_back_args args = { .coding = *coding,
                                              .elems = unit->elems,
                                              .reset = keys->error_reset,
@@ -217,8 +216,7 @@ static void feed_back(struct step *s, unsigned u, const struct gradients *g,
 
     s->pass = DSFLOW_UPDATE;
     for (int32_t i = 0; i < dsf_plan_sums(s->plan) && g->errors != NULL; i++) {
-        s->m = (i / tokens + 1) * each - 1;
-        s->t = tokens > 1 ? dsf_plan_tile_of_group(s->plan, i % tokens) : t;
+        dsf_step_stand_at_group(s, i);
         EMIT(s, &dsf_op_feed_back, &args, unit->layer, 0, s->control, g->of[i],
              g->errors[i]);
     }

@@ -102,6 +102,10 @@ static int check(const struct dsflow_plan *plan, struct dsflow_err *err)
         return dsf_onebit_refuse(
             plan, err, "batch", "groups",
             "as many as mesh.data, as each data rank has weights of its own,");
+    if (plan->sequence_groups > 1)
+        return dsf_onebit_refuse(
+            plan, err, "batch", "sequence_groups",
+            "1, as a sequence goes through the weights of one worker,");
     if (job->optimizer.clip > 0)
         return dsf_onebit_refuse(
             plan, err, "optimizer", "clip",

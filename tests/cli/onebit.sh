@@ -45,6 +45,20 @@ run all $one --set optimizer.clip=0.5 --set mesh.data=4 --set zero.stage=3
 same clip all
 rm -r clip all
 
+# Groups of tokens, on ranks that share sequences, and a stop.
+tokens="$one --set batch.groups=2 --set batch.sequence_groups=2 --set model.context=64
+    --set batch.sequence=64 --set batch.tile=16"
+run tokens $tokens --executor serial
+run all $tokens --set mesh.sequence=2 --set mesh.data=2 --set zero.stage=1 \
+    --set checkpoint.every=5 --set checkpoint.keep=20
+same tokens all
+mkdir -p part/checkpoints
+cp -r all/checkpoints/step-5 part/checkpoints
+echo step-5 > part/checkpoints/latest
+run part $tokens --set mesh.data=2 --set mesh.pipeline=2 --resume
+same tokens part
+rm -r tokens all part
+
 # 1-bit LAMB has a third kind of step, the last one before the freeze.
 lamb="$(echo "$one" | sed 's/onebit_adam/onebit_lamb/g')"
 run lamb $lamb --executor serial

@@ -70,6 +70,7 @@ no compress.params=int8 "compress: params: expected none, as each data rank has 
 no precision.compute=fp16 "precision: compute: expected fp32 or bf16, as no step may be skipped, $with"
 no train.on_nonfinite=skip "train: on_nonfinite: expected stop, as no step may be skipped, $with"
 no optimizer.clip=1.0 "optimizer: clip: expected 0, as no gradient of all groups is there to be measured, $with"
+no batch.sequence_groups=2 "batch: sequence_groups: expected 1, as a sequence goes through the weights of one worker, $with"
 no compress.gradients=int8 "compress: gradients: expected none, as momenta are sent, $with"
 no mesh.tensor=2 "mesh: tensor: expected 1, as tensors have one scale, $with"
 finish

@@ -525,6 +525,14 @@ const char *const mesh_trials[] = {
     "offload.piece=4KiB " ALL_CPU,
     "gpt2 " ZEROONE "mesh.data=2 offload.piece=4KiB " ALL_NVME,
 
+    /* Groups of tokens are workers, whichever rank has them. */
+    "gpt2 " ONEBIT "mesh.sequence=2 batch.tile=16 zero.stage=1",
+    "llama " ONEBIT "batch.sequence_groups=4 mesh.sequence=2 mesh.data=2 "
+    "model.context=128 batch.tile=16 zero.stage=3 zero.keep=0 model.tied=true "
+    "onebit_adam.errors=bf16",
+    "gpt2 " ONEBIT_LAMB "optimizer.clip=0.05 mesh.sequence=2 mesh.data=2 "
+    "batch.tile=16 zero.stage=2 precision.compute=bf16 mesh.pipeline=2",
+
     /* Each group within the limit of its own norm. */
     "gpt2 " ONEBIT "optimizer.clip=0.05 batch.groups=4 mesh.data=2 "
     "zero.stage=2 mesh.pipeline=2",
