@@ -11,7 +11,7 @@ sed 's/number/figure/' text.txt > other/text.txt
 cp job.toml other
 
 python3 - "$dsflow" << 'END' || fault "what is said above"
-import filecmp, os, random, re, resource, shutil, signal, subprocess, sys, time
+import filecmp, glob, os, random, re, resource, shutil, signal, subprocess, sys, time
 
 dsflow = sys.argv[1]
 KEYS = """--set mesh.data=3 --set zero.stage=2 --set batch.sequences=6 --set job.log_every=1
@@ -136,7 +136,8 @@ def newest(run):
 def goes_on():
     """To the bytes of the unbroken run, from where it is; what is wrong, or None."""
     words = [dsflow, "run", "job.toml", *KEYS]
-    if os.path.exists("run/checkpoints/latest"):
+    # The first one may be whole before there is a `latest` to name it.
+    if glob.glob("run/checkpoints/step-*[0-9]"):
         words.append("--resume")
     end = subprocess.run(words, capture_output=True, text=True)
     if end.returncode != 0:
