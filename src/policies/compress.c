@@ -11,7 +11,8 @@
  *
  * What coding takes from the gradient of a group may be carried over to that of
  * the next step: an error for each group and unit, which `reference` makes,
- * with the tasks `feed_back`. Here it is said that they are kept.
+ * with the tasks `feed_back`; and one for each node and unit, where the sums of
+ * nodes are coded again. Here it is said that they are kept.
  *
  * Where several data ranks share these, the policy `zero` divides both kinds of
  * task: each rank codes what it has, and those that need it decode it. So jobs
@@ -190,26 +191,40 @@ enum dsflow_dtype dsf_error_type(const struct dsf_job *job)
                                                            : DSFLOW_FP32;
 }
 
-/* "error.3of8": other groups have other errors. */
+/* "error.3of8", "node_error.1of2": other groups have other errors. */
 static const char *const of_groups[] = { DSF_OF_GROUPS(DSF_CHOICE_NAME) };
 
 struct group_name {
     char s[40];
 };
 static struct group_name name_of(const struct dsflow_plan *plan,
-                                 enum dsf_of_group what, int32_t group)
+                                 enum dsf_of_group what, int32_t number)
 {
     struct group_name name;
 
-    snprintf(name.s, sizeof(name.s), "%s.%dof%d", of_groups[what], (int)group,
-             (int)dsf_plan_sums(plan));
+    snprintf(name.s, sizeof(name.s), "%s.%dof%d", of_groups[what], (int)number,
+             (int)dsf_kept_count(plan, what));
     return name;
 }
 
-uint16_t dsf_group_kept(const struct dsflow_plan *plan, enum dsf_of_group what,
-                        int32_t group)
+/* So many groups keep it together. */
+static int32_t kept_together(const struct dsflow_plan *plan,
+                             enum dsf_of_group what)
 {
-    return dsflow_plan_kept(plan, name_of(plan, what, group).s);
+    const int32_t node = dsf_compress_node(plan);
+
+    return what == DSF_OF_NODE_ERROR && node > 0 ? node : 1;
+}
+
+int32_t dsf_kept_count(const struct dsflow_plan *plan, enum dsf_of_group what)
+{
+    return dsf_plan_sums(plan) / kept_together(plan, what);
+}
+
+uint16_t dsf_group_kept(const struct dsflow_plan *plan, enum dsf_of_group what,
+                        int32_t number)
+{
+    return dsflow_plan_kept(plan, name_of(plan, what, number).s);
 }
 
 static bool is_of(const struct dsflow_kept *kept, enum dsf_of_group what)
@@ -229,7 +244,8 @@ int32_t dsf_kept_group(const struct dsflow_plan *plan, uint16_t kept,
     for (int i = 0; i < DSF_NOF_GROUPS; i++) {
         *what = (enum dsf_of_group)i;
         if (is_of(&plan->kept.v[kept - 1], *what))
-            return kept - dsf_group_kept(plan, *what, 0);
+            return (kept - dsf_group_kept(plan, *what, 0)) *
+                   kept_together(plan, *what);
     }
     return -1;
 }
@@ -248,7 +264,8 @@ bool dsf_has_errors(const struct dsf_job *job, const struct dsf_model *model,
 bool dsf_unit_keeps(const struct dsf_job *job, const struct dsf_model *model,
                     const struct dsf_unit *unit, const struct dsflow_kept *kept)
 {
-    return !(is_of(kept, DSF_OF_ERROR) || dsf_onebit_keeps(job, kept)) ||
+    return !(is_of(kept, DSF_OF_ERROR) || is_of(kept, DSF_OF_NODE_ERROR) ||
+             dsf_onebit_keeps(job, kept)) ||
            dsf_has_errors(job, model, unit);
 }
 
@@ -257,7 +274,8 @@ int dsf_keep_of_groups(struct dsflow_plan *plan, enum dsf_of_group what,
 {
     int status = DSFLOW_OK;
 
-    for (int32_t i = 0; i < dsf_plan_sums(plan) && status == DSFLOW_OK; i++)
+    for (int32_t i = 0; i < dsf_kept_count(plan, what) && status == DSFLOW_OK;
+         i++)
         status = dsflow_plan_keep(plan,
                                   &DSFLOW_KEPT(.name = name_of(plan, what, i).s,
                                                .kind = DSFLOW_KEPT_TENSORS,
@@ -463,6 +481,7 @@ static int compress_decide(void *part, struct dsflow_plan *plan,
 {
     const struct dsf_compress_keys *keys = part;
     char value[32], expected[64];
+    int status;
 
     if (keys->block >= 0 && keys->block % DSFLOW_WIRE_FORMAT_STEP != 0) {
         snprintf(value, sizeof(value), "%lld", (long long)keys->block);
@@ -509,7 +528,10 @@ static int compress_decide(void *part, struct dsflow_plan *plan,
             "none where zero.reduce is micro and the head is tied, as "
             "its gradients are then sent apart",
             err);
-    return dsf_keep_of_groups(plan, DSF_OF_ERROR, err);
+    status = dsf_keep_of_groups(plan, DSF_OF_ERROR, err);
+    return status < 0 || dsf_compress_node(plan) == 0
+               ? status
+               : dsf_keep_of_groups(plan, DSF_OF_NODE_ERROR, err);
 }
 
 static const char *const embeddings[] = { DSF_EMBEDDINGS(DSF_CHOICE_NAME)
@@ -554,7 +576,8 @@ static const struct dsflow_option compress_options[] = {
         "whether what coding takes from a gradient is added to "
         "that of the next step, and what these errors are kept "
         "as: fp32 (4 bytes for each parameter and group of "
-        "micro-batches), or int8 (about 1)",
+        "micro-batches), or int8 (about 1). With two_level, the sum of "
+        "each node has an error, too",
         CODED),
     DSFLOW_OPTION_FLOAT(COMPRESS, error_beta, "0.8", 0, 1,
                         "how much of an error is that of the step before",

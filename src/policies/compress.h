@@ -35,13 +35,14 @@ bool dsf_has_errors(const struct dsf_job *job, const struct dsf_model *model,
                     const struct dsf_unit *unit);
 enum dsflow_dtype dsf_error_type(const struct dsf_job *job);
 
-/* This is kept of all groups, as tensors. */
+/* This is kept of all groups, or of all nodes, as tensors. */
 int dsf_keep_of_groups(struct dsflow_plan *plan, enum dsf_of_group what,
                        struct dsflow_err *err);
 
-/* What is kept of a group: its number, from 1 on (graph.h: kept). */
+/* What is kept of a group, or of a node: its number, from 1 on (graph.h: kept).
+ */
 uint16_t dsf_group_kept(const struct dsflow_plan *plan, enum dsf_of_group what,
-                        int32_t group);
+                        int32_t number);
 
 /* Is the gradient of the unit that of an embedding, sent as rows? */
 bool dsf_compress_rows(const struct dsf_job *job, const struct dsf_model *model,

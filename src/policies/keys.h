@@ -160,17 +160,22 @@ bool dsf_compresses_params(const struct dsf_job *job);
 bool dsf_carries_errors(const struct dsf_job *job);
 
 /* What each group of micro-batches may keep for itself: an error of what it
- * sends; as a worker of 0/1 Adam, a momentum and how far it has moved. */
+ * sends; as a worker of 0/1 Adam, a momentum and how far it has moved. And what
+ * those of a node keep together: the error of what their sum is sent as. */
 #define DSF_OF_GROUPS(X)                                                       \
     X(DSF_OF_ERROR, "error")                                                   \
+    X(DSF_OF_NODE_ERROR, "node_error")                                         \
     X(DSF_OF_MOMENTUM, "momentum")                                             \
     X(DSF_OF_LOCAL, "local")
 enum dsf_of_group { DSF_OF_GROUPS(DSF_CHOICE_VALUE) DSF_NOF_GROUPS };
 
-/* Of which group is what is kept (plan.h: kept), and what of it? -1: of none.
- */
+/* Of which group, or of a node which is the first of, is what is kept (plan.h:
+ * kept), and what of it? -1: of none. */
 int32_t dsf_kept_group(const struct dsflow_plan *plan, uint16_t kept,
                        enum dsf_of_group *what);
+
+/* How many keep this: groups, or nodes. */
+int32_t dsf_kept_count(const struct dsflow_plan *plan, enum dsf_of_group what);
 
 /* Is this kept of the unit? Errors are, where its gradient is coded; all else
  * is of all units. */

@@ -51,8 +51,26 @@ static void add_gradients(struct step *s, struct gradients *g,
             dsf_add_named(s->g, &spec, "%s.%s", dsf_ring_name(sum).s, unit);
 }
 
-/* What coding takes from the gradient of each group, where it is carried over:
- * with one gradient of a tied unit, there is one error. */
+/* Of each group, or of each node. */
+static dsflow_data_id *add_kept_errors(struct step *s, enum dsf_of_group what,
+                                       struct dsflow_data_spec spec,
+                                       const struct dsf_unit *unit)
+{
+    const struct dsflow_plan *plan = s->plan;
+    const int32_t n = dsf_kept_count(plan, what);
+    dsflow_data_id *errors = dsf_xcalloc((size_t)n, sizeof(*errors));
+
+    for (int32_t i = 0; i < n; i++) {
+        spec.kept = dsf_group_kept(plan, what, i);
+        errors[i] = dsf_add_named(s->g, &spec, "%s.%s",
+                                  plan->kept.v[spec.kept - 1].name, unit->name);
+    }
+    return errors;
+}
+
+/* What coding takes from the gradient of each group, where it is carried over,
+ * and from the sum of each node, where that is coded: with one gradient of a
+ * tied unit, there is one error. */
 static void add_errors(struct step *s, struct unit_data *d,
                        struct dsflow_data_spec spec,
                        const struct dsf_unit *unit)
@@ -63,15 +81,12 @@ static void add_errors(struct step *s, struct unit_data *d,
     d->server = dsf_no_data();
     if (!dsf_has_errors(plan->job, plan->model, unit))
         return;
-    g->errors = dsf_xcalloc((size_t)dsf_plan_sums(plan), sizeof(*g->errors));
     spec.dtype = (uint8_t)dsf_error_type(plan->job);
     spec.ring_class = DSF_RING_ERROR;
     spec.persistent = 1;
-    for (int32_t i = 0; i < dsf_plan_sums(plan); i++) {
-        spec.kept = dsf_group_kept(plan, DSF_OF_ERROR, i);
-        g->errors[i] = dsf_add_named(
-            s->g, &spec, "%s.%s", plan->kept.v[spec.kept - 1].name, unit->name);
-    }
+    g->errors = add_kept_errors(s, DSF_OF_ERROR, spec, unit);
+    if (dsf_carries_errors(plan->job) && dsf_compress_node(plan) > 0)
+        g->node_errors = add_kept_errors(s, DSF_OF_NODE_ERROR, spec, unit);
     spec.kept = dsf_onebit_server(plan);
     spec.dtype = DSFLOW_FP32;
     spec.role = DSFLOW_STATES;
@@ -450,6 +465,7 @@ void dsf_step_free(struct step *s)
         free(s->units[u].grad.of);
         free(s->units[u].grad.begun);
         free(s->units[u].grad.errors);
+        free(s->units[u].grad.node_errors);
         free(s->units[u].tied.of);
         free(s->units[u].tied.begun);
         dsf_zeroone_free_data(&s->units[u]);

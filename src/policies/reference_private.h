@@ -17,6 +17,7 @@ struct gradients {
     dsflow_data_id *of;     /* [sums] */
     bool *begun;            /* [sums]: it has contents */
     dsflow_data_id *errors; /* [sums], of what is sent; NULL: none */
+    dsflow_data_id *node_errors; /* [nodes], of what their sums are sent as */
     dsflow_data_id sum;  /* of the rounds, with reduce_micro */
     bool has_sum;
 };

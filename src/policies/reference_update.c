@@ -188,40 +188,66 @@ void dsf_step_add(struct step *s, unsigned u, dsflow_data_id into,
 /* The same of what each is when it has been sent; where there is one group
  * only, of that. */
 static void add_recoded(struct step *s, unsigned u, const dsflow_data_id *of,
-                        int32_t n, const struct dsf_coding *coding)
+                        int32_t n, const struct dsf_add_recoded_args *how)
 {
     const struct dsf_unit *unit = &s->model->units[u];
-    struct dsf_add_recoded_args args = { .coding = *coding,
-                                         .elems = unit->elems,
-                                         .node = dsf_compress_node(s->plan) };
+    struct dsf_add_recoded_args args = *how;
 
+    args.elems = unit->elems;
     s->pass = DSFLOW_UPDATE;
     dsf_step_emit(s, &dsf_op_add_recoded, &args, unit->layer, 0, (unsigned)n,
                   of);
 }
 
-/* The gradient of each group with the error of the last one: a task of the last
- * micro-batch of the group, and of a tile of its tokens, so that it stands
- * where the gradient does. */
-static void feed_back(struct step *s, unsigned u, const struct gradients *g,
-                      const struct dsf_coding *coding)
+/* `grad` with the error of the last one. */
+static void feed_back(struct step *s, unsigned u, dsflow_data_id grad,
+                      dsflow_data_id error, const struct dsf_coding *coding)
 {
     const struct dsf_compress_keys *keys = dsf_compress_keys(s->plan->job);
     const struct dsf_unit *unit = &s->model->units[u];
-    const int32_t m = s->m, t = s->t;
     const struct dsf_feed_back_args args = { .coding = *coding,
                                              .elems = unit->elems,
                                              .reset = keys->error_reset,
                                              .beta = keys->error_beta };
 
     s->pass = DSFLOW_UPDATE;
+    EMIT(s, &dsf_op_feed_back, &args, unit->layer, 0, s->control, grad, error);
+}
+
+static void feed_groups(struct step *s, unsigned u, const struct gradients *g,
+                        const struct dsf_coding *coding)
+{
+    const int32_t m = s->m, t = s->t;
+
     for (int32_t i = 0; i < dsf_plan_sums(s->plan) && g->errors != NULL; i++) {
         dsf_step_stand_at_group(s, i);
-        EMIT(s, &dsf_op_feed_back, &args, unit->layer, 0, s->control, g->of[i],
-             g->errors[i]);
+        feed_back(s, u, g->of[i], g->errors[i], coding);
     }
     s->m = m;
     s->t = t;
+}
+
+/* The sum of each node with the error of the last one, and the sum of what
+ * these are when they have been sent. */
+static void add_nodes(struct step *s, unsigned u, const struct gradients *g,
+                      const struct dsf_coding *coding)
+{
+    const int32_t node = dsf_compress_node(s->plan), m = s->m, t = s->t;
+    const int32_t nodes = dsf_plan_sums(s->plan) / node;
+    const struct dsf_add_recoded_args inner = { .coding = *coding, .inner = 1 };
+    const struct dsf_add_recoded_args outer = { .coding = *coding };
+    dsflow_data_id *sums = dsf_xcalloc((size_t)nodes, sizeof(*sums));
+
+    for (int32_t i = 0; i < nodes; i++) {
+        sums[i] = g->of[i * node];
+        dsf_step_stand_at_group(s, i * node);
+        add_recoded(s, u, &g->of[i * node], node, &inner);
+        feed_back(s, u, sums[i], g->node_errors[i], coding);
+    }
+    s->m = m;
+    s->t = t;
+    add_recoded(s, u, sums, nodes, &outer);
+    free(sums);
 }
 
 /* Those of all groups, onto that of group 0. */
@@ -232,8 +258,14 @@ static void sum_groups(struct step *s, unsigned u, struct gradients *g)
 
     if (!dsf_compress_rows(s->plan->job, s->model, &s->model->units[u]) &&
         dsf_compress_gradient(s->plan->job, &s->model->units[u], &coding)) {
-        feed_back(s, u, g, &coding);
-        add_recoded(s, u, g->of, n, &coding);
+        feed_groups(s, u, g, &coding);
+        if (g->node_errors != NULL)
+            add_nodes(s, u, g, &coding);
+        else
+            add_recoded(
+                s, u, g->of, n,
+                &(struct dsf_add_recoded_args){
+                    .coding = coding, .node = dsf_compress_node(s->plan) });
     } else {
         dsf_step_add(s, u, g->of[0], g->of + 1, n - 1, false);
     }

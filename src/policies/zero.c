@@ -398,13 +398,16 @@ static void rewrite_task(struct dsf_zero *z, const struct dsflow_task_spec *t)
 {
     int of = dsf_task_unit_port(z->rw.in, t);
     enum how how = of < 0 ? AS_IT_WAS : how_done(z, t);
+    const bool across = crosses(z, t);
 
     if (t->program != z->program)
         dsf_zero_forget(z);
     z->program = t->program;
-    if (crosses(z, t) && dsf_zero_sends_groups(z, t))
+    if (dsf_zero_add_node(z, t, across) || dsf_zero_feed_node(z, t))
+        return;
+    if (across && dsf_zero_sends_groups(z, t))
         dsf_zero_sum_groups(z, t);
-    else if (crosses(z, t))
+    else if (across)
         sum_ranks(z, t);
     else if (t->op == &dsf_op_recode && z->stage > 0)
         dsf_zero_recode(z, t);
@@ -425,6 +428,7 @@ static void begin(struct dsf_zero *z)
         dsf_xcalloc(dsflow_graph_ndata(z->rw.in) + 1, sizeof(*z->spread));
     dsf_zero_begin_gathered(z);
     dsf_zero_begin_coded(z);
+    dsf_zero_begin_nodes(z);
 }
 
 static void end(struct dsf_zero *z)
@@ -434,6 +438,7 @@ static void end(struct dsf_zero *z)
     free(z->spread);
     dsf_zero_end_gathered(z);
     dsf_zero_end_coded(z);
+    dsf_zero_end_nodes(z);
 }
 
 static int zero_decide(void *part, struct dsflow_plan *plan,

@@ -87,21 +87,27 @@ bool dsf_zero_sends_groups(const struct dsf_zero *z,
 
     if (t->op != &dsf_op_add_recoded)
         return false;
-    if (a->node > 0 && !dsf_zero_node_in_rank(z, t))
+    if (dsf_zero_adds_sums(z, t) ||
+        (a->node > 0 && !dsf_zero_node_in_rank(z, a->node)))
         return true;
     terms /= a->node > 0 ? a->node : 1;
     return terms * dsf_coding_bytes(&a->coding, 0, a->elems) <
            (int64_t)dsflow_dtype_bytes(DSFLOW_FP32, a->elems);
 }
 
-/* The gradients of all groups, coded, in *packed. */
-static void compress_groups(struct dsf_zero *z,
-                            const struct dsflow_task_spec *t,
-                            dsflow_data_id *packed)
+int32_t dsf_zero_groups(const struct dsf_zero *z)
+{
+    return dsf_plan_sums(z->plan) / z->data;
+}
+
+void dsf_zero_compress_groups(struct dsf_zero *z,
+                              const struct dsflow_task_spec *t,
+                              dsflow_data_id *packed)
 {
     const struct dsf_add_recoded_args *a = t->args;
     const int64_t bytes = dsf_coding_bytes(&a->coding, 0, a->elems);
-    const uint32_t length = TURNS * t->ndata / (uint32_t)z->data;
+    const uint32_t length = TURNS * (a->inner ? (uint32_t)dsf_zero_groups(z)
+                                              : t->ndata / (uint32_t)z->data);
 
     for (uint32_t i = 0; i < t->ndata; i++) {
         int32_t rank = dsf_zero_spec(z, t->data[i])->home;
@@ -120,24 +126,32 @@ static void first_of_ranks(struct dsf_zero *z, const struct dsflow_task_spec *t,
 {
     const uint32_t each = t->ndata / (uint32_t)z->data;
 
+    if (dsf_zero_adds_sums(z, t)) {
+        dsf_zero_first_of_sums(z, t, first);
+        return;
+    }
     for (uint32_t i = 0; i < t->ndata; i += each)
         first[i / each] = dsf_zero_gradient(z, t->data[i]);
 }
 
 /* What is sent, of all groups or of all nodes. */
 static void send_terms(struct dsf_zero *z, const struct dsflow_task_spec *t,
-                       const struct dsf_pieces *pieces,
                        struct dsf_zero_terms *terms)
 {
     const struct dsf_add_recoded_args *a = t->args;
-    dsflow_data_id *packed = dsf_xcalloc(t->ndata, sizeof(*packed));
+    dsflow_data_id *packed;
 
+    if (dsf_zero_adds_sums(z, t)) {
+        dsf_zero_send_sums(z, t, terms);
+        return;
+    }
+    packed = dsf_xcalloc(t->ndata, sizeof(*packed));
     *terms = (struct dsf_zero_terms){ packed, t->ndata, 1 };
-    if (a->node == 0 || !dsf_zero_node_in_rank(z, t))
-        compress_groups(z, t, packed);
+    if (a->node == 0 || !dsf_zero_node_in_rank(z, a->node))
+        dsf_zero_compress_groups(z, t, packed);
     if (a->node == 0)
         return;
-    dsf_zero_sum_nodes(z, t, pieces, packed, terms);
+    dsf_zero_sum_nodes(z, t, packed, terms);
     free(packed);
 }
 
@@ -191,7 +205,7 @@ void dsf_zero_sum_groups(struct dsf_zero *z, const struct dsflow_task_spec *t)
     struct dsf_zero_terms terms;
 
     first_of_ranks(z, t, first);
-    send_terms(z, t, &pieces, &terms);
+    send_terms(z, t, &terms);
     dsf_zero_spread_sums(z, t->data[0], first);
     s->shards |= a->shards != 0;
     for (int32_t d = 0; d < z->data; d++)

@@ -50,6 +50,9 @@ struct dsf_zero {
     struct dsf_second *second; /* by data of `in`; NULL: there are none */
     int32_t keepers;           /* so many ranks have a copy among them */
 
+    /* zero_nodes.c */
+    struct dsf_zero_node *nodes; /* by data of `in`: gradients, errors */
+
     /* zero_compress.c */
     struct dsf_coded *coded; /* by data of `in` */
     struct dsf_zero_ring *rings;
@@ -140,15 +143,35 @@ struct dsf_zero_terms {
 };
 /* Node by node, of what each group has in `packed` (NULL: in its gradient). */
 void dsf_zero_sum_nodes(struct dsf_zero *z, const struct dsflow_task_spec *t,
-                        const struct dsf_pieces *pieces,
                         const dsflow_data_id *packed,
                         struct dsf_zero_terms *terms);
-/* How many runs of pieces the ranks of a node have each one of; and whether the
- * groups of a node are of one rank. */
-int32_t dsf_zero_node_runs(const struct dsf_zero *z,
-                           const struct dsflow_task_spec *t);
-bool dsf_zero_node_in_rank(const struct dsf_zero *z,
-                           const struct dsflow_task_spec *t);
+/* Are the groups of a node, so many, of one rank? */
+bool dsf_zero_node_in_rank(const struct dsf_zero *z, int64_t node);
+
+/* Where errors of the sums of nodes are carried over, each node has tasks of
+ * its own: its groups are added, and the error of the sum is. False: the task
+ * is none of these, or its data is all on one rank. */
+bool dsf_zero_add_node(struct dsf_zero *z, const struct dsflow_task_spec *t,
+                       bool crosses);
+bool dsf_zero_feed_node(struct dsf_zero *z, const struct dsflow_task_spec *t);
+/* Does the task add sums of nodes of which some are of several ranks? What is
+ * sent of these, and the first gradient of each rank. */
+bool dsf_zero_adds_sums(const struct dsf_zero *z,
+                        const struct dsflow_task_spec *t);
+void dsf_zero_send_sums(struct dsf_zero *z, const struct dsflow_task_spec *t,
+                        struct dsf_zero_terms *terms);
+void dsf_zero_first_of_sums(struct dsf_zero *z,
+                            const struct dsflow_task_spec *t,
+                            dsflow_data_id *first);
+void dsf_zero_begin_nodes(struct dsf_zero *z);
+void dsf_zero_end_nodes(struct dsf_zero *z);
+
+/* The gradients of the groups that the task adds, coded, in *packed. */
+void dsf_zero_compress_groups(struct dsf_zero *z,
+                              const struct dsflow_task_spec *t,
+                              dsflow_data_id *packed);
+/* Groups of a data rank. */
+int32_t dsf_zero_groups(const struct dsf_zero *z);
 
 /* zero_coded.c: what each has a shard of after a task `serve` whose unit is
  * coded, on all of them: in 1 bit. */

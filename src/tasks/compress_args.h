@@ -12,6 +12,9 @@
  * dsf_add_recoded_args As `add` (args.h), of numbers that each have been coded
  * and decoded, `into` among them; also of that alone.
  *
+ *   With inner, it is the sum of a node, which feed_back gets its error, and
+ *   which is added to those of other nodes by one more task.
+ *
  * feed_back                { control R, grad RW, error RW }
  *                                                    struct dsf_feed_back_args
  *   With x = grad + S error, S being the loss scale: grad = x, and error = beta
@@ -60,6 +63,7 @@ struct dsf_add_recoded_args {
         node; /* so many of them that follow each other are added first, and
                  their sum is coded and decoded again; 0: there is one level */
     int64_t shards; /* 1: what follows is done on shards of data ranks */
+    int64_t inner;  /* 1: it is the sum of a node, which is sent to others */
 };
 
 struct dsf_feed_back_args {

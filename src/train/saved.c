@@ -440,6 +440,7 @@ static void warn_absent(const struct dsf_session *s, const char *folder,
                         unsigned kind)
 {
     static const char *const words[] = { [DSF_OF_ERROR] = "errors",
+                                         [DSF_OF_NODE_ERROR] = "errors of sums",
                                          [DSF_OF_MOMENTUM] = "momenta",
                                          [DSF_OF_LOCAL] = "local steps" };
     enum dsf_of_group what;
@@ -448,9 +449,10 @@ static void warn_absent(const struct dsf_session *s, const char *folder,
         dsf_warn("%s: has not all of %s: it begins as zeroes", folder,
                  s->plan->kept.v[kind].name);
     else if (dsf_kept_group(s->plan, (uint16_t)(kind + 1), &what) == 0)
-        dsf_warn("%s: has not all %s of %d groups of micro-batches: they begin "
-                 "as zeroes",
-                 folder, words[what], (int)s->plan->groups);
+        dsf_warn("%s: has not all %s of %d %s: they begin as zeroes", folder,
+                 words[what], (int)dsf_kept_count(s->plan, what),
+                 what == DSF_OF_NODE_ERROR ? "nodes"
+                                           : "groups of micro-batches");
 }
 
 static bool may_be_absent(const struct dsf_session *s, unsigned kind)

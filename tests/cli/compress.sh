@@ -67,6 +67,22 @@ run copy --set job.steps=11 $coded --resume
 grep -q "has not all errors of 4 groups of micro-batches: they begin as zeroes" log ||
     fault "errors that were not kept: $(cat log)"
 rm -r copy
+
+# On both levels: the error of a node's sum is with one rank, or two have halves.
+coded="$four --set compress.gradients=int4 --set compress.error=int8"
+run n $coded --set compress.node=2 --executor serial
+other n e-int8
+run n-m $coded --set compress.node=2 --set mesh.data=4 --set zero.stage=2 $stop
+run n-m $coded --set compress.node=2 --set mesh.data=2 --set zero.stage=3 \
+    --set offload.gradients=cpu --resume
+same n n-m
+cp -r e-int8-m copy
+run copy --set job.steps=11 $coded --set compress.node=2 --resume
+grep -q "has not all errors of sums of 2 nodes: they begin as zeroes" log ||
+    fault "errors of sums that were not kept: $(cat log)"
+! grep -q "has not all errors of 4 groups" log || fault "errors are lost: $(cat log)"
+rm -r copy
+
 # What a step sends, by kind of task and by wire, is the same to the byte in the
 # plan, in a trace and in the metrics; and so is what it would be dense.
 traffic() {

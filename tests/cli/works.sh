@@ -25,6 +25,7 @@ gradients="sign":compress.gradients=sign
 error="fp32":compress.gradients=int4 compress.error=fp32
 error="int8":compress.gradients=int4 compress.error=int8
 two_level:compress.gradients=int4 compress.node=2 batch.groups=4
+two_level, error="int8":compress.gradients=int4 compress.node=2 batch.groups=4 compress.error=int8
 params="int8":compress.params=int8
 secondary:compress.params=int8 compress.secondary=1 zero.stage=3
 embedding="rows":compress.embedding=rows model.family=llama model.tied=false model.vocab=4096

@@ -352,7 +352,7 @@ const char *const mesh_trials[] = {
     "gpt2 " KEYS(2) ALL_NVME FEW,
     "gpt2 " KEYS(4) HEADS "2 mesh.key_slots=1 " ALL_NVME FEW,
     "llama " KEYS(2) HEADS "4 model.kv_heads=2 mesh.tensor=2 "
-                     "recompute.what=attention zero.stage=3" FEW,
+                           "recompute.what=attention zero.stage=3" FEW,
     "gpt2 " KEYS(4) "mesh.sequence=2 " ALL_NVME FEW,
     "llama " KEYS(2) "mesh.sequence=2 mesh.tensor=2 zero.stage=3 "
                      "mesh.key_slots=1 precision.compute=bf16" FEW,
@@ -605,6 +605,34 @@ const char *const mesh_trials[] = {
     "gpt2 " GRADS("int4") NODES(4) "mesh.data=4 mesh.tensor=2 zero.stage=2",
     "gpt2 " GRADS("int8") "mesh.data=16 batch.sequences=32 zero.stage=2 "
                           "compress.node=8 " ALL_CPU,
+
+    /* With the errors of these sums: of runs, where several ranks make one. */
+    "llama " GRADS("int4") NODES(2) "compress.error=fp32 mesh.data=4 "
+                                    "zero.stage=1",
+    "llama " GRADS("int8") NODES(4) "compress.error=int8 mesh.data=8 "
+                                    "zero.stage=2",
+    "llama " GRADS("int4") NODES(4) "compress.error=fp32 mesh.data=8 "
+                                    "zero.stage=0 compress.error_reset=2",
+    "llama " GRADS("int4") NODES(4) "compress.error=int8 mesh.data=4 "
+                                    "zero.stage=3 zero.keep=0 mesh.pipeline=2 "
+                                    "machine.workers=3 model.tied=true",
+    "gpt2 " GRADS("int4") "mesh.data=3 batch.groups=12 batch.sequences=12 "
+                          "zero.stage=2 compress.node=6 compress.error=fp32",
+    "gpt2 " GRADS("int4") "mesh.data=3 batch.groups=12 batch.sequences=12 "
+                          "zero.stage=1 compress.node=3 compress.error=int8",
+    "gpt2 " GRADS("int8") "mesh.data=2 batch.groups=16 batch.sequences=16 "
+                          "zero.stage=3 compress.node=2 compress.error=fp32",
+    "llama " GRADS("int8") "mesh.data=4 batch.groups=4 zero.reduce=micro "
+                           "zero.stage=2 compress.node=2 model.tied=false "
+                           "compress.error=fp32",
+    "gpt2 " GRADS("int4") NODES(4) "mesh.data=4 mesh.tensor=2 zero.stage=2 "
+                                   "compress.error=int8",
+    "llama " GRADS("int4") "mesh.data=2 mesh.sequence=2 compress.error=fp32 "
+                           "batch.sequence_groups=2 compress.node=2 "
+                           "zero.stage=2 batch.groups=2",
+    "gpt2 " GRADS("int4") NODES(4) "mesh.data=4 zero.stage=2 compress.block=48 "
+                                   "compress.error=int8 precision.compute=fp16 "
+                                   "offload.piece=4KiB " ALL_NVME,
 
     /* Second copies of parameters, as they are and coded. */
     "gpt2 mesh.data=4 zero.stage=3 zero.keep=0 compress.secondary=2",

@@ -206,6 +206,108 @@ static void errors_stand_where_their_groups_are(void **state)
     }
 }
 
+/* Of each node the sum of its groups, which gets its error; and then the sum of
+ * all nodes, as they are when they have been sent. */
+static void sums_of_nodes_get_their_errors(void **state)
+{
+    enum { GROUPS = 8, NODE = 4, NODES = GROUPS / NODE };
+    const struct dsflow_task_spec *at[2 * NODES + 1];
+    struct trial t;
+    uint32_t n = 0;
+
+    plan_one(&t,
+             "compress.keep=0 compress.gradients=int4 compress.error=fp32 "
+             "batch.groups=8 compress.node=4",
+             "reference");
+    assert_int_equal(count(&t, &dsf_op_add_recoded),
+                     (NODES + 1) * coded_units(&t));
+    assert_int_equal(count(&t, &dsf_op_feed_back),
+                     (GROUPS + NODES) * coded_units(&t));
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
+        const struct dsflow_task_spec *k =
+            dsflow_graph_task(t.graph, (dsflow_task_id){ i });
+
+        if (k->op != &dsf_op_add_recoded && (n == 0 || n == 2 * NODES + 1))
+            continue;
+        if (n == 2 * NODES + 1)
+            n = 0;
+        at[n++] = k;
+        if (n < 2 * NODES + 1)
+            continue;
+        assert_int_equal(k->ndata, NODES);
+        for (unsigned j = 0; j < NODES; j++) {
+            const struct dsflow_task_spec *sum = at[2 * j];
+            const struct dsflow_task_spec *fed = at[2 * j + 1];
+
+            assert_ptr_equal(sum->op, &dsf_op_add_recoded);
+            assert_int_equal(sum->ndata, NODE);
+            assert_int_equal(
+                ((const struct dsf_add_recoded_args *)sum->args)->node, 0);
+            assert_ptr_equal(fed->op, &dsf_op_feed_back);
+            assert_int_equal(fed->data[1].i, sum->data[0].i);
+            assert_int_equal(k->data[j].i, sum->data[0].i);
+        }
+    }
+    assert_int_equal(n, 2 * NODES + 1);
+    end_trial(&t);
+}
+
+/* The error of a node's sum is with whoever codes it: the one rank that has all
+ * groups of the node, or run by run those that have some. */
+static void errors_of_sums_stand_where_these_are_coded(void **state)
+{
+    static const struct {
+        int ranks, groups, node, runs;
+    } trials[] = { { 4, 8, 2, 1 }, { 4, 8, 4, 2 },  { 8, 8, 4, 4 },
+                   { 1, 8, 4, 1 }, { 3, 12, 6, 1 }, { 3, 12, 3, 2 } };
+
+    for (size_t i = 0; i < sizeof(trials) / sizeof(*trials); i++) {
+        const int nodes = trials[i].groups / trials[i].node;
+        const int each = trials[i].groups / trials[i].ranks;
+        int64_t elems = 0, coded = 0;
+        struct trial t;
+        char keys[300];
+
+        snprintf(keys, sizeof(keys),
+                 CODED " compress.error=%s mesh.data=%d batch.sequences=%d "
+                       "batch.groups=%d compress.node=%d zero.stage=%d",
+                 i % 2 ? "int8" : "fp32", trials[i].ranks, trials[i].groups,
+                 trials[i].groups, trials[i].node, (int)i % 4);
+        plan_one(&t, keys, "zero");
+        for (unsigned u = 0; u < t.model.nunits; u++)
+            if (t.model.units[u].decay >= 256)
+                coded += t.model.units[u].elems;
+        for (uint32_t k = 0; k < dsflow_graph_ntasks(t.graph); k++) {
+            const struct dsflow_task_spec *task =
+                dsflow_graph_task(t.graph, (dsflow_task_id){ k });
+            const struct dsflow_data_spec *error;
+            int node = 0, rank;
+            char name[40];
+
+            if (task->op != &dsf_op_feed_back)
+                continue;
+            error = on_port(&t, task, 2);
+            assert_int_equal(error->home, task->rank);
+            assert_int_equal(on_port(&t, task, 1)->home, task->rank);
+            while (node < nodes) {
+                snprintf(name, sizeof(name), "node_error.%dof%d", node, nodes);
+                if (error->kept == dsflow_plan_kept(t.plan, name))
+                    break;
+                node++;
+            }
+            if (node == nodes) /* that of a group */
+                continue;
+            rank = (int)dsflow_plan_coord(t.plan, task->rank, "data");
+            assert_in_range(rank, node * trials[i].node / each,
+                            node * trials[i].node / each + trials[i].runs - 1);
+            elems += error->elems;
+        }
+        assert_int_equal(elems, nodes * coded);
+        assert_int_equal(dsflow_plan_kept(t.plan, "node_error.0of1"), 0);
+        end_trial(&t);
+    }
+}
+
 /* Four groups of a byte are more bytes than their sum in fp32. */
 static void a_sum_is_sent_where_that_is_less(void **state)
 {
@@ -269,6 +371,8 @@ int main(void)
         cmocka_unit_test(parameters_have_masters_and_copies),
         cmocka_unit_test(ranks_code_what_they_send),
         cmocka_unit_test(errors_stand_where_their_groups_are),
+        cmocka_unit_test(sums_of_nodes_get_their_errors),
+        cmocka_unit_test(errors_of_sums_stand_where_these_are_coded),
         cmocka_unit_test(a_sum_is_sent_where_that_is_less),
         cmocka_unit_test(an_embedding_is_sent_as_rows),
     };
