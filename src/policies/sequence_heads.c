@@ -551,6 +551,9 @@ static void begin(struct heads *s)
     for (uint32_t d = 0; d < ndata; d++)
         s->is[d] = dsflow_graph_add_data(s->out, dsf_nth_data(s->in, d));
     dsf_sequence_rings_init(&s->whole, s->plan, s->out, "whole");
+    /* A task writes queries and keys, which may be of one size. */
+    if (s->whole.nslots < 2)
+        s->whole.nslots = 2;
     find_headed(s);
 }
 

@@ -296,6 +296,7 @@ const char *const mesh_trials[] = {
     "gpt2 " HEADS "2 mesh.pipeline=2 pipeline.schedule=interleaved "
     "batch.sequence_groups=4 pipeline.strict=true" FEW,
     "llama " HEADS "4 model.tied=true " ALL_CPU FEW,
+    "llama " HEADS "2 mesh.key_slots=1" FEW,
     "gpt2 " HEADS "2 mesh.data=2 zero.stage=2 " ALL_NVME FEW,
     "llama " HEADS "4 model.context=64 model.window=18 "
     "model.window_layers=1-3 recompute.what=attention mesh.pipeline=2" FEW,
