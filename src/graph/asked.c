@@ -27,7 +27,7 @@ static void miss(struct dsf_asked *a, uint32_t task, uint32_t port)
 /* By tasks that were left out, and by some that are there. */
 enum { UNUSED, USED_ELSEWHERE, USED };
 
-static void use(struct dsf_asked *a, dsflow_data_id id)
+static inline void use(struct dsf_asked *a, dsflow_data_id id)
 {
     if (a->used[id.i] == UNUSED) {
         dsf_grow(&a->order, &a->cap_order, a->norder + 1, sizeof(*a->order));
@@ -51,17 +51,38 @@ const dsflow_data_id *dsf_asked_used(const struct dsflow_graph *g, uint32_t *at)
     return NULL;
 }
 
-bool dsf_asked_add(struct dsflow_graph *g, const struct dsflow_task_spec *t)
+static int32_t lane_of(const struct dsf_asked *a, int32_t microbatch)
+{
+    return microbatch < 0 ? a->nlanes - 1 : a->lanes[microbatch];
+}
+
+/* What says of each piece of data how it was used. */
+static inline void reach(struct dsflow_graph *g)
 {
     struct dsf_asked *a = g->asked;
-    int32_t all = a->nlanes - 1;
-    int32_t lane = t->microbatch < 0 ? all : a->lanes[t->microbatch];
 
+    if (a->reach == g->ndata)
+        return;
+    a->reach = g->ndata;
     dsf_grow(&a->gone, &a->cap_gone, (size_t)g->ndata * (size_t)a->nlanes,
              sizeof(*a->gone));
     dsf_grow(&a->used, &a->cap_used, g->ndata, sizeof(*a->used));
+}
+
+/* By lane, whether who wrote it is left out. */
+static uint8_t *gone_of(struct dsf_asked *a, dsflow_data_id id)
+{
+    return &a->gone[(size_t)id.i * (size_t)a->nlanes];
+}
+
+bool dsf_asked_add(struct dsflow_graph *g, const struct dsflow_task_spec *t)
+{
+    struct dsf_asked *a = g->asked;
+    const int32_t all = a->nlanes - 1, lane = lane_of(a, t->microbatch);
+
+    reach(g);
     for (unsigned i = 0; i < t->ndata; i++) {
-        uint8_t *gone = &a->gone[(size_t)t->data[i].i * (size_t)a->nlanes];
+        uint8_t *gone = gone_of(a, t->data[i]);
 
         if (dsflow_task_access(t, i) == DSFLOW_W)
             gone[lane] = gone[all] = a->leaves_out;
@@ -70,6 +91,25 @@ bool dsf_asked_add(struct dsflow_graph *g, const struct dsflow_task_spec *t)
         use(a, t->data[i]);
     }
     return a->leaves_out;
+}
+
+bool dsf_asked_leaves_out(const struct dsflow_graph *g)
+{
+    return g->asked != NULL && g->asked->leaves_out;
+}
+
+void dsf_asked_pass(struct dsflow_graph *g, int32_t microbatch,
+                    dsflow_data_id id, bool anew)
+{
+    struct dsf_asked *a = g->asked;
+
+    reach(g);
+    if (anew) {
+        uint8_t *gone = gone_of(a, id);
+
+        gone[lane_of(a, microbatch)] = gone[a->nlanes - 1] = true;
+    }
+    use(a, id);
 }
 
 bool dsf_asked_misses(struct dsflow_graph *g, uint32_t task, unsigned i)

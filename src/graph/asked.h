@@ -15,6 +15,7 @@ struct dsf_asked {
     int32_t *lanes;        /* by micro-batch, 0 to … */
     int32_t nlanes;        /* … so many, the last one that sees everything */
     bool leaves_out;       /* tasks that are added now */
+    uint32_t reach;        /* what is by data has so many */
     uint8_t *used;         /* by data: how, says asked.c */
     dsflow_data_id *order; /* as it was first used, by any task */
     size_t cap_used, cap_order, norder;
@@ -30,6 +31,13 @@ struct dsf_asked {
 /* From now on, tasks that are added to `g` are left out if task `i` of the
  * graph before is not asked for. */
 void dsf_asked_follow(struct dsflow_graph *g, uint32_t i);
+
+/* Are tasks that are added to `g` now left out? To say what such a task uses is
+ * then as good as to add it, and sooner done: each piece of data in the order
+ * of its ports, and whether the task is the first to write it. */
+bool dsf_asked_leaves_out(const struct dsflow_graph *g);
+void dsf_asked_pass(struct dsflow_graph *g, int32_t microbatch,
+                    dsflow_data_id id, bool anew);
 
 /* Is data[i] of the task what was written by a task that was left out? To be
  * asked of tasks in order. */

@@ -2,6 +2,7 @@
 #include "policies/collective.h"
 
 #include "base/alloc.h"
+#include "graph/asked.h"
 #include "policies/policies.h"
 #include "tasks/tasks.h"
 
@@ -72,6 +73,34 @@ void dsf_collective_emit(struct dsflow_graph *out,
         dsf_add_like(out, &t, c->op, &args, rank, !in_place, (uint32_t)n,
                      ports);
     free(ports);
+}
+
+void dsf_collective_pass(struct dsflow_graph *out,
+                         const struct dsflow_task_spec *like,
+                         const struct dsf_collective *c,
+                         const dsflow_data_id *into)
+{
+    const bool own = find_kind(c->op)->own;
+    const int32_t members = c->pieces.members;
+    int32_t read = 0, tasks = 0;
+
+    for (int32_t i = 0; i < members; i++)
+        read += dsf_collective_reads(c->op, &c->pieces, i);
+    for (int32_t m = 0; m < members; m++) {
+        const bool in_place = c->from[m].i == into[m].i;
+
+        if ((own && dsf_pieces_elems(&c->pieces, m) == 0) ||
+            read == (in_place && dsf_collective_reads(c->op, &c->pieces, m)))
+            continue;
+        dsf_asked_pass(out, like->microbatch, into[m],
+                       !in_place || c->op->ports[0].access == DSFLOW_W);
+        /* The first two read all that others do, too. */
+        for (int32_t i = 0; i < members && tasks < 2; i++)
+            if (dsf_collective_reads(c->op, &c->pieces, i) &&
+                c->from[i].i != into[m].i)
+                dsf_asked_pass(out, like->microbatch, c->from[i], false);
+        tasks++;
+    }
 }
 
 uint32_t dsf_collective_last(const struct dsflow_graph *g)

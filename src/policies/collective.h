@@ -23,6 +23,13 @@ void dsf_collective_emit(struct dsflow_graph *out,
                          const struct dsf_collective *c, int32_t member,
                          int32_t rank, dsflow_data_id into);
 
+/* What the tasks of all members use, where `out` leaves them out
+ * (graph/asked.h); into[m] is what member m gets. */
+void dsf_collective_pass(struct dsflow_graph *out,
+                         const struct dsflow_task_spec *like,
+                         const struct dsf_collective *c,
+                         const dsflow_data_id *into);
+
 /* Do the others read what `member` has? */
 bool dsf_collective_reads(const struct dsflow_op *op,
                           const struct dsf_pieces *p, int32_t member);

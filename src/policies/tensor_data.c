@@ -3,6 +3,7 @@
 #include "policies/tensor_private.h"
 
 #include "base/alloc.h"
+#include "graph/asked.h"
 #include "tasks/stream.h"
 
 #include <stdlib.h>
@@ -223,6 +224,10 @@ void dsf_tensor_share(struct dsf_tensors *s,
 {
     struct dsf_collective c = { op, pieces, from, ++s->collectives };
 
+    if (dsf_asked_leaves_out(s->out)) {
+        dsf_collective_pass(s->out, like, &c, into);
+        return;
+    }
     for (int32_t t = 0; t < s->parts; t++)
         dsf_collective_emit(s->out, like, &c, t, dsf_tensor_rank(s, t),
                             into[t]);

@@ -75,16 +75,14 @@ static void note_write(struct dsf_tensors *s, struct dsf_place *at,
 }
 
 static struct dsf_binding bind_part(struct dsf_tensors *s, struct dsf_place *at,
-                                    const struct dsflow_rule *rule,
+                                    const uint8_t *refs,
                                     const struct dsflow_op *op,
                                     uint32_t without, int32_t t)
 {
     struct dsf_binding b = { .n = 0 };
 
     for (unsigned p = 0; p < op->nports; p++) {
-        bool has = op->ports[p].name != NULL && !(without >> p & 1);
-        unsigned ref =
-            has ? dsf_rule_ref(rule, at->task->op, p) : DSFLOW_LEFT_OUT;
+        unsigned ref = without >> p & 1 ? DSFLOW_LEFT_OUT : refs[p];
         dsflow_data_id id = connect(s, at, ref, t);
 
         if (!dsf_is_data(id))
@@ -100,6 +98,74 @@ static struct dsf_binding bind_part(struct dsf_tensors *s, struct dsf_place *at,
     return b;
 }
 
+/* The data of all ranks that a port means: rank t's is t * step further on. */
+struct meant {
+    const dsflow_data_id *id; /* NULL: it is not known yet */
+    int32_t step;
+};
+
+static struct meant find_meant(struct dsf_tensors *s, struct dsf_place *at,
+                               unsigned ref)
+{
+    static const dsflow_data_id none = { UINT32_MAX };
+    const struct dsf_cut_data *d;
+
+    if (ref >= DSFLOW_REF_XN)
+        return (struct meant){ dsf_tensor_take(s, at, (int)ref)->id, 1 };
+    if (ref == DSFLOW_LEFT_OUT || !dsf_is_data(referred(at, ref)))
+        return (struct meant){ &none, 0 };
+    d = &s->data[referred(at, ref).i];
+    if (ref < DSFLOW_REF_SHARED)
+        return (struct meant){ d->id, d->cut != DSFLOW_CUT_ONE };
+    if (!dsf_is_data(d->id[s->parts]) ||
+        dsf_tensor_spec(s, referred(at, ref))->role != DSFLOW_GRADS)
+        return (struct meant){ &d->id[s->parts], 0 };
+    dsf_tensor_adds(s, referred(at, ref), 0);
+    return (struct meant){ d->add, 1 };
+}
+
+/* What the task of rank `t` uses, where it is left out: as bind_part, but that
+ * nothing is kept, and what ports mean is found once for all ranks. */
+static void pass_part(struct dsf_tensors *s, struct dsf_place *at,
+                      const uint8_t *refs, const struct dsflow_op *op,
+                      struct meant *meant, uint32_t without, int32_t t)
+{
+    for (unsigned p = 0; p < op->nports; p++) {
+        enum dsflow_access access = op->ports[p].access;
+        dsflow_data_id id;
+
+        if (without >> p & 1)
+            continue;
+        if (meant[p].id == NULL)
+            meant[p] = find_meant(s, at, refs[p]);
+        id = meant[p].id[t * meant[p].step];
+        if (!dsf_is_data(id))
+            continue;
+        dsf_asked_pass(s->out, at->task->microbatch, id,
+                       access == DSFLOW_W ||
+                           (access == DSFLOW_RW && is_fresh(s, at, refs[p])));
+        if (t == s->parts - 1 && access != DSFLOW_R)
+            note_write(s, at, refs[p]);
+    }
+}
+
+/* What each port of the rule's tasks refers to. */
+static void find_refs(const struct dsflow_rule *rule,
+                      const struct dsflow_op *whole, const struct dsflow_op *op,
+                      uint8_t *refs)
+{
+    for (unsigned p = 0; p < op->nports; p++)
+        refs[p] = op->ports[p].name != NULL
+                      ? (uint8_t)dsf_rule_ref(rule, whole, p)
+                      : DSFLOW_LEFT_OUT;
+}
+
+static bool sees(const struct dsflow_op *op)
+{
+    return op == &dsf_op_attention_forward ||
+           op == &dsf_op_attention_backward_input;
+}
+
 /* What the heads of rank `t` see, where layouts of heads differ; false: nothing
  * of the keys. */
 static bool see_part(const struct dsf_tensors *s, struct dsf_place *at,
@@ -108,8 +174,7 @@ static bool see_part(const struct dsf_tensors *s, struct dsf_place *at,
     const struct dsflow_task_spec *task = at->task;
     struct dsflow_attention_args *a = args;
 
-    if (task->op != &dsf_op_attention_forward &&
-        task->op != &dsf_op_attention_backward_input)
+    if (!sees(task->op))
         return true;
     if (!dsf_plan_sight_part(s->plan, task->layer, task->tile, t, a))
         return false;
@@ -124,9 +189,13 @@ static void each(struct dsf_tensors *s, struct dsf_place *at,
 {
     const struct dsflow_op *op = dsf_rule_op(rule, at->task->op);
     const struct dsf_part *own = NULL, *shared = NULL;
+    const bool leaves_out = dsf_asked_leaves_out(s->out);
     struct dsflow_task_spec like = *at->task;
+    struct meant meant[DSFLOW_SEGMENT_PORTS] = { { NULL, 0 } };
+    uint8_t refs[DSFLOW_SEGMENT_PORTS];
     struct dsf_binding b;
 
+    find_refs(rule, at->task->op, op, refs);
     for (int32_t t = 0; t < s->parts; t++) {
         _Alignas(16) unsigned char args[DSFLOW_SEGMENT_ARGS] = { 0 };
         uint32_t without;
@@ -138,13 +207,22 @@ static void each(struct dsf_tensors *s, struct dsf_place *at,
             own = rule->unit >= DSFLOW_REF_SHARED ? shared
                                            : dsf_tensor_part(s, unit, t);
         }
-        without = dsf_rule_fill(rule, at->task->op, s->parts, t, own, shared,
-                                at->task->args, args);
+        /* Of tasks that are left out only those of attention need arguments:
+         * what they see says what they use. */
+        without = leaves_out && !sees(at->task->op)
+                      ? dsf_rule_without(rule, at->task->op, s->parts, t, own,
+                                         shared, at->task->args, args)
+                      : dsf_rule_fill(rule, at->task->op, s->parts, t, own,
+                                      shared, at->task->args, args);
         if (without == DSF_NO_TASK)
             return;
         if (!see_part(s, at, t, args, &without))
             continue;
-        b = bind_part(s, at, rule, op, without, t);
+        if (leaves_out) {
+            pass_part(s, at, refs, op, meant, without, t);
+            continue;
+        }
+        b = bind_part(s, at, refs, op, without, t);
         like.op = op;
         like.without = b.without;
         dsf_add_like(s->out, &like, op, args, dsf_tensor_rank(s, t), b.fresh,
@@ -230,8 +308,23 @@ static int pass_of(const struct dsflow_task_spec *task)
     return task->pass == DSFLOW_BACKWARD ? DSF_PASS_INPUT : DSF_PASS_FORWARD;
 }
 
+static const struct dsf_known_op *know(struct dsf_tensors *s,
+                                       const struct dsflow_op *op)
+{
+    struct dsf_known_op *k =
+        &s->known[(uintptr_t)op / sizeof(*op) % DSF_KNOWN_OPS];
+
+    if (k->op == op)
+        return k;
+    k->op = op;
+    k->rules = dsf_rules_find(op);
+    for (unsigned p = 0; k->rules != NULL && p < op->nports; p++)
+        k->cuts[p] = dsf_rules_cut(op, p);
+    return k;
+}
+
 static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
-                   const struct dsflow_op_rules *rules, struct dsflow_err *err)
+                   const struct dsf_known_op *known, struct dsflow_err *err)
 {
     dsflow_data_id on[DSFLOW_SEGMENT_PORTS];
     struct dsf_place at = {
@@ -246,13 +339,13 @@ static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
         unsigned p = dsflow_task_port(task, i);
 
         on[p] = task->data[i];
-        status = dsf_tensor_cut(s, task->data[i], dsf_rules_cut(task->op, p),
-                                task->data[i], err);
+        status = dsf_tensor_cut(s, task->data[i], known->cuts[p], task->data[i],
+                                err);
     }
     if (status < 0)
         return status;
-    for (const struct dsflow_rule *r = rules->rules; r->kind != DSFLOW_RULE_END;
-         r++)
+    for (const struct dsflow_rule *r = known->rules->rules;
+         r->kind != DSFLOW_RULE_END; r++)
         switch (r->kind) {
         case DSFLOW_RULE_GATHER:
             gather(s, &at, r);
@@ -275,17 +368,17 @@ static int rewrite_tasks(struct dsf_tensors *s, uint32_t i, uint32_t *n,
                          struct dsflow_err *err)
 {
     const struct dsflow_task_spec *task = dsf_nth_task(s->in, i);
-    const struct dsflow_op_rules *rules = dsf_rules_find(task->op);
+    const struct dsf_known_op *known = know(s, task->op);
     int status = DSFLOW_OK;
 
     *n = 0;
-    if (rules == NULL)
+    if (known->rules == NULL)
         status = dsf_tensor_update(s, i, n, err);
     if (status < 0 || *n > 0)
         return status;
     *n = 1;
-    if (rules != NULL)
-        return replace(s, task, rules, err);
+    if (known->rules != NULL)
+        return replace(s, task, known, err);
     if (task->op == &dsf_op_reduce)
         return dsf_tensor_sum(s, task, err);
     for (unsigned k = 0; k < task->ndata; k++)

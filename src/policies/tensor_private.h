@@ -37,6 +37,15 @@ struct dsf_cut_data {
     uint32_t version, seen_version, seen_stamp;
 };
 
+/* What the segments say of a kind of task: there are many tasks of each. */
+struct dsf_known_op {
+    const struct dsflow_op *op;
+    const struct dsflow_op_rules *rules;        /* NULL: none */
+    enum dsflow_cut cuts[DSFLOW_SEGMENT_PORTS]; /* by port, if it has rules */
+};
+
+enum { DSF_KNOWN_OPS = 64 };
+
 struct dsf_tensors {
     const struct dsflow_plan *plan;
     struct dsflow_graph *in, *out;
@@ -49,6 +58,7 @@ struct dsf_tensors {
     struct dsf_temp *temps; /* [chunks of a stage][DSF_NPASSES][DSFLOW_NTEMPS]
                                [length] */
     size_t ntemps;
+    struct dsf_known_op known[DSF_KNOWN_OPS]; /* by address */
     uint32_t *turn; /* [chunks][data ranks][DSF_NPASSES][DSFLOW_NTEMPS] */
 };
 

@@ -92,15 +92,16 @@ static uint32_t fill_bias(int32_t parts, int32_t t, const struct dsf_part *part,
 static const struct {
     const struct dsflow_op *op;
     dsf_part_fill_fn fill;
+    bool leaves_out; /* a port, or all of it, where the unit has no bias */
 } on_rows[] = {
     [DSFLOW_RULE_NORM] = { &dsf_op_norm_forward, fill_norm },
     [DSFLOW_RULE_NORM_BACK] = { &dsf_op_norm_backward_input, fill_norm },
     [DSFLOW_RULE_NORM_BACK_ADD] = { &dsf_op_norm_backward_input,
                                     fill_norm_add },
     [DSFLOW_RULE_NORM_WEIGHT] = { &dsf_op_norm_backward_weight, fill_norm },
-    [DSFLOW_RULE_RESIDUAL] = { &dsf_op_residual_forward, fill_residual },
+    [DSFLOW_RULE_RESIDUAL] = { &dsf_op_residual_forward, fill_residual, true },
     [DSFLOW_RULE_RESIDUAL_WEIGHT] = { &dsf_op_residual_backward_weight,
-                                      fill_bias },
+                                      fill_bias, true },
 };
 static bool is_on_rows(const struct dsflow_rule *rule)
 {
@@ -146,6 +147,20 @@ uint32_t dsf_rule_fill(const struct dsflow_rule *rule,
     if (rule->fill != NULL)
         return rule->fill(parts, t, part, shared, whole_args, args);
     return fill_segment(rule, whole, parts, t, part, whole_args, args);
+}
+
+uint32_t dsf_rule_without(const struct dsflow_rule *rule,
+                          const struct dsflow_op *whole, int32_t parts,
+                          int32_t t, const struct dsf_part *part,
+                          const struct dsf_part *shared, const void *whole_args,
+                          void *args)
+{
+    const bool leaves_out =
+        is_on_rows(rule) ? on_rows[rule->kind].leaves_out : rule->fill != NULL;
+
+    return leaves_out ? dsf_rule_fill(rule, whole, parts, t, part, shared,
+                                      whole_args, args)
+                      : 0;
 }
 
 unsigned dsf_rule_ref(const struct dsflow_rule *rule,

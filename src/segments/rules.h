@@ -38,6 +38,14 @@ uint32_t dsf_rule_fill(const struct dsflow_rule *rule,
                        const struct dsf_part *shared, const void *whole_args,
                        void *args);
 
+/* What dsf_rule_fill returns, without the arguments where it does not depend on
+ * them; `args` is room for them. */
+uint32_t dsf_rule_without(const struct dsflow_rule *rule,
+                          const struct dsflow_op *whole, int32_t parts,
+                          int32_t t, const struct dsf_part *part,
+                          const struct dsf_part *shared, const void *whole_args,
+                          void *args);
+
 /* What port `port` of the new tasks refers to. */
 unsigned dsf_rule_ref(const struct dsflow_rule *rule,
                       const struct dsflow_op *whole, unsigned port);
