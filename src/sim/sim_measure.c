@@ -200,7 +200,7 @@ static void find_sent(const struct sim *s, struct dsf_sim_result *result)
         const struct dsf_span span = { .start = s->start[x],
                                        .end = dsf_sim_free(s, x) };
 
-        if (!dsf_sim_is_message(s, x) && !dsf_task_carries(t) && t->rank >= 0)
+        if (!dsf_sim_is_message(s, x) && dsf_task_hides(t) && t->rank >= 0)
             dsf_hiding_work(&hiding, dsf_process_of(all, t->rank), &span);
     }
     for (uint32_t i = find_begun(s, from), n = find_begun(s, to); i < n; i++) {

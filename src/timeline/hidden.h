@@ -14,6 +14,14 @@ static inline bool dsf_task_carries(const struct dsflow_task_spec *t)
     return t->op->comm || t->op->swaps;
 }
 
+/* Does a worker compute while it does the task, so that what its process is
+ * sent meanwhile is hidden? To add up what came is work that is there without
+ * processes, too. */
+static inline bool dsf_task_hides(const struct dsflow_task_spec *t)
+{
+    return !dsf_task_carries(t) || t->op->comm == DSFLOW_COMM_REDUCE;
+}
+
 /* Seconds. */
 struct dsf_hidden {
     double comm, comm_hidden; /* of moving data, and of that, during which its

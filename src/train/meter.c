@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "exec/exec_trace.h"
 #include "timeline/critical.h"
+#include "timeline/hidden.h"
 #include "plan/programs.h"
 
 #include <math.h>
@@ -130,6 +131,14 @@ static void keep_io(struct dsf_meter *m)
     }
 }
 
+static bool hides(const struct dsf_meter *m, const struct dsf_span *span)
+{
+    const struct dsflow_task_spec *t =
+        span->kind == DSF_SPAN_TASK ? task_of(m, span) : NULL;
+
+    return t != NULL && dsf_task_hides(t);
+}
+
 /* The same of messages to other processes, and of what these compute. */
 static void keep_sent(struct dsf_meter *m)
 {
@@ -137,7 +146,7 @@ static void keep_sent(struct dsf_meter *m)
         struct dsf_span s = m->drained.v[i];
         bool sends = dsf_exec_sends(m->exec, s.lane);
 
-        if (s.rank < 0 || (!sends && share_of(m, &s) == DSF_SHARE_MOVE))
+        if (s.rank < 0 || (!sends && !hides(m, &s)))
             continue;
         s.rank = (int16_t)dsf_process_of(&m->processes, s.rank);
         dsf_io_meter_add(&m->sent, &s, sends);

@@ -944,6 +944,45 @@ static void messages_take_their_link_and_no_worker(void **state)
     dsflow_graph_free(g);
 }
 
+/* The share of 3 seconds of a message that is hidden behind 5 of a task of the
+ * process that it is for, which begins 3 seconds earlier. */
+static double hidden_behind(enum dsflow_comm comm)
+{
+    const struct dsflow_op op = { .abi = DSFLOW_OP_ABI,
+                                  .name = "op",
+                                  DSFLOW_PORTS({ "what", DSFLOW_W }),
+                                  .comm = comm,
+                                  .check = any,
+                                  .cost = by_bytes };
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id there = data_of(g, 3, 0), own = data_of(g, 5, 1);
+    struct dsf_sim_result r;
+    double hidden;
+
+    task(g, &work, (struct at){ 0, 0, 0 }, 1, &there);
+    task(g, &op, (struct at){ 1, 0, 0 }, 1, &own);
+    copy(g, 1, data_of(g, 3, 1), there);
+    r = simulate(g,
+                 &(struct dsf_sim_spec){ .nranks = 2,
+                                         .workers = 2,
+                                         .processes = { 2, 2 },
+                                         .steps = 1,
+                                         .cost = bytes_of_first },
+                 NULL);
+    hidden = r.sent_hidden;
+    assert_true(r.sent_seconds == 3);
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+    return hidden;
+}
+
+static void messages_hide_behind_sums_but_not_behind_copies(void **state)
+{
+    assert_true(hidden_behind(DSFLOW_COMM_NONE) == 2.0 / 3);
+    assert_true(hidden_behind(DSFLOW_COMM_REDUCE) == 2.0 / 3);
+    assert_true(hidden_behind(DSFLOW_COMM_GATHER) == 0);
+}
+
 /* Of each of two ranks to the other, at the same time. */
 static double exchange(bool one_link, bool one_network, unsigned nodes)
 {
@@ -1004,6 +1043,7 @@ int main(void)
         cmocka_unit_test(sums_over_ranks_are_kernels_of_a_device),
         cmocka_unit_test(no_more_workers_compute_than_there_are_cores),
         cmocka_unit_test(messages_take_their_link_and_no_worker),
+        cmocka_unit_test(messages_hide_behind_sums_but_not_behind_copies),
         cmocka_unit_test(both_ways_share_a_link_that_is_not_duplex),
     };
 
