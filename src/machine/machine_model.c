@@ -16,6 +16,7 @@
 #define MEMORY 1e7, 1e16 /* bytes a second */
 #define WIRE   1e3, 1e16
 #define STORE  1e4, 1e14
+#define TAKEN  0, 1e16
 
 #define RATE(type, field, dflt, range, help)                                   \
     DSFLOW_OPTION_FLOAT(type, field, dflt, range, help)
@@ -61,6 +62,9 @@ static const struct dsflow_option link_options[] = {
                      "until the first byte"),
     DSFLOW_OPTION_OF(DSFLOW_BOOL, LINK, duplex, "true",
                      "what comes and what goes do not slow each other down"),
+    RATE(LINK, core, "0.0", TAKEN,
+         "bytes a second, sent and received as messages between processes, "
+         "that take all of a core; 0: they take none"),
     { 0 },
 };
 
@@ -352,6 +356,8 @@ static void write_link(const struct dsf_machine_link *l, const char *table,
     fprintf(out, "\n[%s]\nbandwidth = %.6e\nlatency = \"%.4fus\"\n", table,
             l->bandwidth, l->latency * 1e6);
     fprintf(out, "duplex = %s\n", l->duplex ? "true" : "false");
+    if (l->core > 0)
+        fprintf(out, "core = %.6e\n", l->core);
 }
 
 int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)

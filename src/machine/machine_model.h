@@ -40,6 +40,8 @@ struct dsf_machine_link {
                          receive */
     double latency;   /* seconds until the first byte */
     bool duplex;      /* what comes and what goes do not slow each other down */
+    double core;      /* bytes/s, sent and received, that take all of a core; 0:
+                         messages take none */
 };
 
 /* [disk]: what all ranks of a node share. */

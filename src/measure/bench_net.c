@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Beside those of a run, of which there is none. */
 enum tag { ASK = DSF_OWN_TAGS + 64, READY, GO, GOT, PING, PONG, BLOCK };
@@ -32,6 +33,10 @@ struct bench {
     pthread_t load;
     bool loaded;
     atomic_bool unload;
+    pthread_mutex_t lock;
+    double work, wall; /* of the cores that compute: operations of each, and
+                          seconds, since speed() was asked */
+    double calm;       /* speed() without messages; 0: not known yet */
 
     /* In process 0. */
     struct ask ask;
@@ -45,13 +50,44 @@ static void *compute(void *user)
     static const struct dsf_bench_product product = { 0,   1,   256,
                                                       768, 768, DSFLOW_FP32 };
     struct bench *b = user;
-    double rate;
+    double rate, seconds = fmin(0.05, b->how->seconds / 4);
 
-    while (!atomic_load(&b->unload) &&
-           dsf_bench_gemm(&product, b->how->cores, 0.05, &rate, NULL) ==
-               DSFLOW_OK)
-        ;
+    while (!atomic_load(&b->unload)) {
+        double from = dsf_now();
+
+        if (dsf_bench_gemm(&product, b->how->cores, seconds, &rate, NULL) < 0)
+            break;
+        pthread_mutex_lock(&b->lock);
+        b->work += rate * seconds;
+        b->wall += dsf_now() - from;
+        pthread_mutex_unlock(&b->lock);
+    }
     return NULL;
+}
+
+/* Operations a second of a core since it was asked the last time; 0: none. */
+static double speed(struct bench *b)
+{
+    double is;
+
+    pthread_mutex_lock(&b->lock);
+    is = b->wall > 0 ? b->work / b->wall : 0;
+    b->work = b->wall = 0;
+    pthread_mutex_unlock(&b->lock);
+    return is;
+}
+
+/* What cores that compute reach while there are no messages. */
+static void find_calm(struct bench *b)
+{
+    const struct timespec most = { 0, 500000000 };
+    const double until = dsf_now() + 2 * b->how->seconds;
+
+    speed(b);
+    do
+        nanosleep(&most, NULL);
+    while (dsf_now() < until);
+    b->calm = speed(b);
 }
 
 static void load(struct bench *b, bool computing)
@@ -165,6 +201,7 @@ static int begin(struct bench *b, const struct dsf_net_bench *how,
 
     *b = (struct bench){ .how = how, .out = malloc(bytes),
                          .in = malloc(bytes) };
+    pthread_mutex_init(&b->lock, NULL);
     if (b->out == NULL || b->in == NULL)
         return dsflow_fail(err, DSFLOW_ENOMEM,
                            "messages: %zu bytes each way: there is no memory",
@@ -177,6 +214,7 @@ static int begin(struct bench *b, const struct dsf_net_bench *how,
 static void end(struct bench *b)
 {
     load(b, false);
+    pthread_mutex_destroy(&b->lock);
     free(b->out);
     free(b->in);
 }
@@ -297,20 +335,33 @@ static int measure(struct bench *b, int what, struct dsf_measured *out,
                                : status;
 }
 
+#define LEAST_LOST 0.01
+
 static int measure_path(struct bench *b, struct dsf_net_path *path,
                         struct dsflow_err *err)
 {
+    double lost;
     int status;
 
     b->ask.partner = path->to;
     b->ask.computing = path->computing;
     status = ping(b, err);
+    if (status == DSFLOW_OK && path->computing && b->calm == 0)
+        find_calm(b);
     path->latency = b->latency;
     if (status == DSFLOW_OK)
         status = measure(b, OUT, &path->out, err);
     if (status == DSFLOW_OK)
         status = measure(b, IN, &path->in, err);
-    return status == DSFLOW_OK ? measure(b, BOTH, &path->both, err) : status;
+    speed(b);
+    if (status == DSFLOW_OK)
+        status = measure(b, BOTH, &path->both, err);
+    lost = b->calm > 0 ? 1 - speed(b) / b->calm : 0;
+    /* Less is not to be told from what cores vary by. */
+    path->core = lost > LEAST_LOST
+                     ? path->both.value / (lost * (double)b->how->cores)
+                     : 0;
+    return status;
 }
 
 /* The slowest path of its kind is what is planned with. */
@@ -331,6 +382,7 @@ static void take(const struct dsf_net_path *path, bool first,
     link->bandwidth = one;
     link->latency = path->latency;
     link->duplex = duplex;
+    link->core = path->core;
     *scatter = fmax(path->out.scatter, path->in.scatter);
 }
 

@@ -14,6 +14,8 @@ struct dsf_net_path {
     double latency;      /* seconds of a message of 8 bytes, one way */
     struct dsf_measured out, in; /* bytes a second: from 0, and back */
     struct dsf_measured both;    /* each way, while both are at it */
+    double core; /* bytes/s each way then that would take all of a core; 0: no
+                    core was seen to lose any, or none computed */
 };
 
 struct dsf_net_bench {

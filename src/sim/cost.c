@@ -88,6 +88,22 @@ double dsf_cost_delay(const struct dsf_cost_model *model,
                                             : model->machine->link.latency;
 }
 
+double dsf_cost_toll(const struct dsf_cost_model *model,
+                     const struct dsflow_graph *g,
+                     const struct dsflow_task_spec *t)
+{
+    const struct dsf_machine_model *m = model->machine;
+    struct dsf_remote remote = { 0, 0 };
+
+    if (is_message(model, g, t))
+        remote = sent_to(model, g, t);
+    /* A rate is of bytes that are sent by the core and of as many that it is
+     * sent. */
+    return ((m->network.core > 0 ? remote.network / m->network.core : 0) +
+            (m->link.core > 0 ? remote.link / m->link.core : 0)) /
+           2;
+}
+
 /* --- links between devices ------------------------------------------------ */
 
 /* The wires between nodes and those inside one work at the same time. */
@@ -308,4 +324,10 @@ double dsf_cost_fn_delay(void *user, const struct dsflow_graph *g,
                          const struct dsflow_task_spec *t)
 {
     return dsf_cost_delay(user, g, t);
+}
+
+double dsf_cost_fn_toll(void *user, const struct dsflow_graph *g,
+                        const struct dsflow_task_spec *t)
+{
+    return dsf_cost_toll(user, g, t);
 }

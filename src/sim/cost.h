@@ -52,8 +52,8 @@ double dsf_rate_seconds(const struct dsf_kind_rate *rate,
  * memory, and an update of what is there that of this memory, which the ranks
  * of a node share. What comes to a virtual device from elsewhere takes the time
  * of its link, beside that of the copy. What crosses from one process to
- * another takes the time of [link], or from another node of [network], and no
- * worker's. */
+ * another takes the time of [link], or from another node of [network]; what it
+ * takes of workers is dsf_cost_toll. */
 double dsf_cost_seconds(const struct dsf_cost_model *model,
                         const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t);
@@ -63,11 +63,18 @@ double dsf_cost_delay(const struct dsf_cost_model *model,
                       const struct dsflow_graph *g,
                       const struct dsflow_task_spec *t);
 
+/* Seconds of a core that a message takes at each of its two ends. */
+double dsf_cost_toll(const struct dsf_cost_model *model,
+                     const struct dsflow_graph *g,
+                     const struct dsflow_task_spec *t);
+
 /* The same, for struct dsf_sim_spec; `user` is a struct dsf_cost_model. */
 double dsf_cost_fn_seconds(void *user, const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t);
 double dsf_cost_fn_delay(void *user, const struct dsflow_graph *g,
                          const struct dsflow_task_spec *t);
+double dsf_cost_fn_toll(void *user, const struct dsflow_graph *g,
+                        const struct dsflow_task_spec *t);
 
 /* Bytes that a task reads from other ranks: of other nodes, of its own. */
 struct dsf_remote {

@@ -116,6 +116,7 @@ static struct dsf_sim_spec spec_of(const struct dsflow_plan *plan,
         .one_network = !machine->network.duplex,
         .cost = dsf_cost_fn_seconds,
         .delay = dsf_cost_fn_delay,
+        .toll = dsf_cost_fn_toll,
         .user = (void *)model,
     };
 

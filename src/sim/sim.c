@@ -325,6 +325,10 @@ static void begin(struct sim *s, struct group *group, uint32_t x)
     s->lane[x] = (uint16_t)lane;
     s->start[x] = s->now;
     s->order[s->nbegun++] = x;
+    if (s->more != NULL && group->messages)
+        dsf_sim_owe(s, x);
+    else if (s->more != NULL && group->kind == DSF_BOUND_WORK)
+        dsf_sim_pay(s, x, s->until[lane]);
     s->runs[lane] = x;
     s->until[lane] = dsf_sim_free(s, x);
     heap_push(s, &s->running, lane, ends_before);
@@ -529,6 +533,9 @@ static void release(struct sim *s)
     free(s->running.v);
     free(s->flying.v);
     free(s->delay);
+    free(s->toll);
+    free(s->more);
+    free(s->owed);
     free(s->wire);
     free(s->last_on);
     free(s->busy);

@@ -48,6 +48,10 @@ struct dsf_sim_spec {
     /* How long a message is on its way, beside the time that it takes of its
      * link. NULL: no time. */
     dsf_cost_fn delay;
+    /* Seconds of a core that a message takes of its process, and of those that
+     * it comes from together. Who has no idle worker meanwhile takes as long
+     * more for the task that it begins next. NULL: none. */
+    dsf_cost_fn toll;
 };
 
 /* Tasks of one kind and layer on the path that decides how long the step is. */

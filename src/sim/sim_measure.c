@@ -118,6 +118,8 @@ static double longest_of(const struct sim *s)
 
     for (uint32_t i = 0; i < s->ntasks; i++)
         longest = s->cost[i] > longest ? s->cost[i] : longest;
+    for (uint32_t x = 0; x < s->n && s->more != NULL; x++)
+        longest = fmax(longest, dsf_sim_free(s, x) - s->start[x]);
     return longest;
 }
 
@@ -132,7 +134,7 @@ static void hide_behind(const struct sim *s, struct dsf_hiding *hiding,
     for (uint32_t i = find_begun(s, from - longest_of(s)); i < end; i++) {
         uint32_t x = s->order[i], task = dsf_sim_of(s, x);
         const struct dsf_span span = { .start = s->start[x],
-                                       .end = s->start[x] + s->cost[task] };
+                                       .end = dsf_sim_free(s, x) };
 
         if (!carries[task])
             dsf_hiding_work(hiding, lanes->lanes[s->lane[x]].rank, &span);

@@ -52,12 +52,15 @@ void dsf_sim_add_wires(struct sim *s)
 {
     const struct dsf_sim_spec *spec = s->spec;
     unsigned first = s->ngroups;
+    bool tolls = false;
 
     if (spec->processes.n < 2)
         return;
     s->wire = dsf_xcalloc((size_t)s->ntasks + 1, sizeof(*s->wire));
     if (spec->delay != NULL)
         s->delay = dsf_xcalloc((size_t)s->ntasks + 1, sizeof(*s->delay));
+    if (spec->toll != NULL)
+        s->toll = dsf_xcalloc((size_t)s->ntasks + 1, sizeof(*s->toll));
     for (uint32_t i = 0; i < s->ntasks; i++) {
         const struct dsflow_task_spec *t = dsf_sim_task(s, i);
         struct wire wire;
@@ -68,7 +71,59 @@ void dsf_sim_add_wires(struct sim *s)
         s->wire[i] = (uint16_t)(find_group(s, first, &wire) + 1);
         if (s->delay != NULL)
             s->delay[i] = spec->delay(spec->user, s->g, t);
+        if (s->toll != NULL)
+            s->toll[i] = spec->toll(spec->user, s->g, t);
+        tolls |= s->toll != NULL && s->toll[i] > 0;
     }
+    if (!tolls)
+        return;
+    s->more = dsf_xcalloc((size_t)s->n + 1, sizeof(*s->more));
+    s->owed = dsf_xcalloc((size_t)spec->processes.n, sizeof(*s->owed));
+}
+
+static void owe(struct sim *s, int32_t process, double seconds)
+{
+    struct owed *owed = &s->owed[process];
+
+    if (owed->seconds == 0)
+        owed->since = s->now;
+    owed->seconds += seconds;
+}
+
+void dsf_sim_owe(struct sim *s, uint32_t x)
+{
+    const struct dsf_processes *all = &s->spec->processes;
+    const struct dsflow_task_spec *t = dsf_sim_task(s, x);
+    const double toll = s->toll[dsf_sim_of(s, x)];
+    const int32_t to = dsf_process_of(all, t->rank);
+    unsigned n = 0;
+
+    owe(s, to, toll);
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (unsigned i = 0; i < t->ndata; i++) {
+            int32_t home = dsflow_graph_data(s->g, t->data[i])->home;
+            int32_t from = home < 0 ? to : dsf_process_of(all, home);
+
+            if (from != to && pass == 0)
+                n++;
+            else if (from != to)
+                owe(s, from, toll / n);
+        }
+}
+
+void dsf_sim_pay(struct sim *s, uint32_t x, double idle)
+{
+    const struct dsflow_task_spec *t = dsf_sim_task(s, x);
+    struct owed *owed;
+    double free;
+
+    if (t->rank < 0)
+        return;
+    owed = &s->owed[dsf_process_of(&s->spec->processes, t->rank)];
+    /* While it had nothing to do, nothing was taken from it. */
+    free = s->now - (idle > owed->since ? idle : owed->since);
+    s->more[x] = owed->seconds > free ? owed->seconds - free : 0;
+    owed->seconds = 0;
 }
 
 void dsf_sim_name_wire(const struct group *group, char *name, size_t size)

@@ -29,6 +29,12 @@ struct group {
     bool dirty;             /* something became ready, or idle */
 };
 
+/* What messages take of the cores of a process, and no worker has lost yet;
+ * since when. */
+struct owed {
+    double seconds, since;
+};
+
 struct sim {
     struct dsflow_graph *g;
     const struct dsf_sim_spec *spec;
@@ -38,9 +44,13 @@ struct sim {
     struct dsf_succs edges;
     double *cost;        /* by task of the program */
     double *delay;       /* likewise; NULL: there is none */
+    double *toll;        /* likewise: of a core, at each end */
     uint16_t *wire;      /* likewise: 1 + the group of a message, 0: it is none;
                             NULL: there are no messages */
     uint32_t *waits;     /* by instance: predecessors that have not ended */
+    double *more;        /* by instance: what messages took of its worker; NULL:
+                            they take nothing */
+    struct owed *owed;   /* by process */
     double *start;       /* by instance; until it begins, when it is ready */
     uint32_t *blocker; /* by instance: what it started right after */
 
@@ -81,7 +91,8 @@ static inline uint32_t dsf_sim_of(const struct sim *s, uint32_t x)
 /* When the lane of an instance that has begun is free, and when it ends. */
 static inline double dsf_sim_free(const struct sim *s, uint32_t x)
 {
-    return s->start[x] + s->cost[dsf_sim_of(s, x)];
+    return s->start[x] + s->cost[dsf_sim_of(s, x)] +
+           (s->more != NULL ? s->more[x] : 0);
 }
 
 static inline double dsf_sim_end(const struct sim *s, uint32_t x)
@@ -106,6 +117,10 @@ struct group *dsf_sim_add_group(struct sim *s, enum dsf_bound kind,
 /* sim_messages.c: what carries messages between processes, a group for each
  * that carries any; and how long they are on their way. */
 void dsf_sim_add_wires(struct sim *s);
+/* A message begins: what it takes of cores is owed. A worker begins a task that
+ * it was free for since `idle`: what it has lost by then, or loses now. */
+void dsf_sim_owe(struct sim *s, uint32_t x);
+void dsf_sim_pay(struct sim *s, uint32_t x, double idle);
 void dsf_sim_name_wire(const struct group *group, char *name, size_t size);
 
 /* sim_measure.c: what a schedule that is complete says. `timeline` may be

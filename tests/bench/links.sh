@@ -37,6 +37,19 @@ by_link()
     if [[ $rate = shm ]]; then "$@"; else at_nodea "$@"; fi
 }
 
+# What the prediction is worth without any messages.
+predicted_and_measured()
+{
+    predicted=$(python3 -c '
+import json, sys
+print(json.load(open(sys.argv[1]))["predicted"]["step_seconds"])' "$run/plan.json")
+    seconds=$(step_seconds)
+    echo "predicted $predicted s, measured $seconds s, ratio $(ratio "$predicted" "$seconds")"
+}
+
+run_dsflow "$work/job.toml" --set mesh.data=2 --set machine.workers=2
+echo "one process: $(predicted_and_measured)"
+
 for rate; do
     if [[ $rate = shm ]]; then
         where=(-n 2) hosts=(-n 2 --oversubscribe)
@@ -53,7 +66,9 @@ for rate; do
         read -r out each < <(by_link "$dsflow" bench link "${where[@]}" |
             awk '/ idle / { print $(NF - 3), $(NF - 1) }')
         echo "$rate: one way $out MB/s, MPI $one, ratio $(ratio "$out" "$one");" \
-            "each of both $each, MPI $both, ratio $(ratio "$each" "$both")"
+            "each of both $each, MPI $both, ratio $(ratio "$each" "$both");" \
+            "bytes/s that take a core: $(sed -n '/^\[link\]/,/^$/s/^core = //p; /^\[network\]/,/^$/s/^core = //p' \
+                "$XDG_CACHE_HOME/dsflow/machine.toml" | tr '\n' ' ')"
     done
     [[ $rate = shm ]] && workers=2 || workers=1
     for ((i = 1; i <= PAIRS; i++)); do
@@ -62,11 +77,7 @@ for rate; do
             --set machine.workers=$workers --set job.output="$run" \
             --set checkpoint.at_end=false > /dev/null 2> "$work/log" ||
             { cat "$work/log" >&2; die "dsflow run: exit status $?"; }
-        predicted=$(python3 -c '
-import json, sys
-print(json.load(open(sys.argv[1]))["predicted"]["step_seconds"])' "$run/plan.json")
-        seconds=$(step_seconds)
-        echo "$rate: predicted $predicted s, measured $seconds s, ratio $(ratio "$predicted" "$seconds");" \
+        echo "$rate: $(predicted_and_measured);" \
             "$(grep -o '[0-9.]* % hidden behind compute' "$work/log" || true)"
     done
     [[ $rate = shm ]] || drop_nodes || true

@@ -183,6 +183,7 @@ static void what_is_written_reads_back(void **state)
     m.link.bandwidth = 4e11;
     m.network.latency = 2.25e-5;
     m.network.duplex = false;
+    m.network.core = 2.5e9;
     m.main.host = 987654321;
     m.main.host_bandwidth = 2.5e11;
     m.main.host_link = 5.5e10;
@@ -213,6 +214,8 @@ static void what_is_written_reads_back(void **state)
     assert_float_equal(back.main.overhead / 7.5e-6, 1, 1e-6);
     assert_float_equal(back.link.bandwidth / 4e11, 1, 1e-6);
     assert_float_equal(back.network.latency / 2.25e-5, 1, 1e-6);
+    assert_float_equal(back.network.core / 2.5e9, 1, 1e-6);
+    assert_true(back.link.core == 0);
     assert_true(back.link.duplex && !back.network.duplex);
     assert_int_equal(back.main.host, 987654321);
     assert_float_equal(back.main.host_bandwidth / 2.5e11, 1, 1e-6);

@@ -983,6 +983,49 @@ static void messages_hide_behind_sums_but_not_behind_copies(void **state)
     assert_true(hidden_behind(DSFLOW_COMM_GATHER) == 0);
 }
 
+static double one_and_a_half(void *user, const struct dsflow_graph *g,
+                             const struct dsflow_task_spec *t)
+{
+    return 1.5;
+}
+
+/* Rank 1 computes 4 and then `then`, while 3 come from rank 0, from 3 on. */
+static void check_toll(size_t then, double begin, double end)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id there = data_of(g, 3, 0), here = data_of(g, 3, 1);
+    dsflow_data_id own = data_of(g, 4, 1);
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_sim_result r;
+    uint32_t last;
+
+    task(g, &work, (struct at){ 0, 0, 0 }, 1, &there);
+    task(g, &work, (struct at){ 1, 0, 0 }, 1, &own);
+    copy(g, 1, here, there);
+    last = then == 4 ? task(g, &work, (struct at){ 1, 0, 1 }, 2,
+                            (dsflow_data_id[]){ data_of(g, then, 1), own })
+                     : task(g, &work, (struct at){ 1, 0, 1 }, 2,
+                            (dsflow_data_id[]){ data_of(g, then, 1), here });
+    r = simulate(g,
+                 &(struct dsf_sim_spec){ .nranks = 2,
+                                         .workers = 2,
+                                         .processes = { 2, 2 },
+                                         .steps = 1,
+                                         .cost = bytes_of_first,
+                                         .toll = one_and_a_half },
+                 &timeline);
+    check_span(&timeline, last, "core 1", begin, end);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+    dsflow_graph_free(g);
+}
+
+static void messages_take_cores_that_are_not_idle(void **state)
+{
+    check_toll(4, 4, 9.5); /* right behind: it is the one that pays */
+    check_toll(2, 6, 8);   /* it waits for what comes, and loses nothing */
+}
+
 /* Of each of two ranks to the other, at the same time. */
 static double exchange(bool one_link, bool one_network, unsigned nodes)
 {
@@ -1044,6 +1087,7 @@ int main(void)
         cmocka_unit_test(no_more_workers_compute_than_there_are_cores),
         cmocka_unit_test(messages_take_their_link_and_no_worker),
         cmocka_unit_test(messages_hide_behind_sums_but_not_behind_copies),
+        cmocka_unit_test(messages_take_cores_that_are_not_idle),
         cmocka_unit_test(both_ways_share_a_link_that_is_not_duplex),
     };
 
