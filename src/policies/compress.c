@@ -558,9 +558,9 @@ static const struct dsflow_option compress_options[] = {
                        "Each group of micro-batches (batch.groups) is coded by "
                        "itself, whatever the mesh is. The losses are not those "
                        "of none: int4 changes a gradient by about a tenth of "
-                       "its norm, int8 by about a hundredth. Where a few "
-                       "gradients are much larger than others, optimizer.clip "
-                       "matters more than when dense"),
+                       "its norm, int8 by about a hundredth. A short run "
+                       "beside a dense one, both with optimizer.clip, tells "
+                       "what that costs"),
     DSFLOW_OPTION_NAME(COMPRESS, params, "\"none\"", format_name,
                        "the same of parameters that are gathered. All ranks "
                        "compute with what was decoded; the optimizer works on "
