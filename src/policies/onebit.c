@@ -45,23 +45,63 @@ bool dsf_sends_signs(const struct dsf_job *job)
     return dsf_onebit_keys(job) != NULL || dsf_zeroone_keys(job) != NULL;
 }
 
+/* Positions are the second matrix of the first unit. */
+enum { POSITIONS = 1 };
+
+/* How many numbers of it have gradients: rows of positions of a sequence. */
+static int64_t count_seen(const struct dsf_job *job,
+                          const struct dsf_model *model)
+{
+    const int64_t sequence = dsf_plan_sequence(job, model);
+    const int64_t most = model->dims.context;
+
+    return (sequence < most ? sequence : most) * model->dims.width;
+}
+
+static bool has_positions(const struct dsf_model *model,
+                          const struct dsf_unit *unit, unsigned nmatrices)
+{
+    return unit == model->units && !model->dims.rope && nmatrices > POSITIONS;
+}
+
 struct dsf_coding dsf_onebit_coding(const struct dsf_job *job,
                                     const struct dsf_model *model,
                                     const struct dsf_unit *unit)
 {
-    enum { POSITIONS = 1 };
     struct dsf_coded_tensor matrices[DSF_CODED_TENSORS];
     const unsigned n = dsf_compress_matrices(unit, matrices);
-    const int64_t sequence = dsf_plan_sequence(job, model);
     const struct dsf_coding none = { .block = DSFLOW_WIRE_FORMAT_STEP };
     struct dsf_coding coding;
 
-    if (unit == model->units && !model->dims.rope && n > POSITIONS &&
-        sequence < model->dims.context)
-        matrices[POSITIONS].elems = sequence * model->dims.width;
+    if (has_positions(model, unit, n))
+        matrices[POSITIONS].elems = count_seen(job, model);
     return dsf_compress_by_tensor(job, FORMAT, unit, n, matrices, &coding)
                ? coding
                : none;
+}
+
+/* A part has whole rows of positions. */
+void dsf_onebit_code_part(const struct dsf_job *job,
+                          const struct dsf_model *model,
+                          const struct dsf_part *part,
+                          struct dsf_coding *coding)
+{
+    const struct dsf_unit *unit = &model->units[part->unit];
+    struct dsf_coded_tensor of[DSF_CODED_TENSORS];
+    struct dsf_part seen = *part;
+
+    if (coding->ntensors == 0)
+        return;
+    if (has_positions(model, unit, dsf_compress_matrices(unit, of)))
+        for (unsigned i = 0; i < seen.nblocks; i++) {
+            struct dsf_block *b = &seen.blocks[i];
+            const int64_t at = b->at_whole - of[POSITIONS].at;
+            const int64_t rows = (count_seen(job, model) - at) / b->cols;
+
+            if (at >= 0 && at < of[POSITIONS].elems && rows < b->rows)
+                b->rows = rows > 0 ? rows : 0;
+        }
+    dsf_compress_part(&seen, coding);
 }
 
 uint16_t dsf_onebit_server(const struct dsflow_plan *plan)
@@ -122,9 +162,9 @@ int dsf_onebit_check(const struct dsflow_plan *plan, struct dsflow_err *err)
                                  "none, as momenta are sent,");
     if (plan->reduce_micro)
         return dsf_onebit_refuse(plan, err, "zero", "reduce", "step");
-    if (plan->nparts > 1)
+    if (plan->nparts > 1 && dsf_onebit_lamb_keys(job) != NULL)
         return dsf_onebit_refuse(plan, err, "mesh", "tensor",
-                                 "1, as tensors have one scale,");
+                                 "1, as all tensors have one scale,");
     if (dsf_job_states(job) != DSFLOW_FP32)
         return dsf_onebit_refuse(plan, err, "precision", "states", "fp32");
     if (!dsf_keeps_masters(job))

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "model/parts.h"
 #include "plan/plan.h"
 #include "tasks/coding.h"
 #include "tasks/onebit.h"
@@ -33,6 +34,12 @@ bool dsf_onebit_keeps(const struct dsf_job *job,
 struct dsf_coding dsf_onebit_coding(const struct dsf_job *job,
                                     const struct dsf_model *model,
                                     const struct dsf_unit *unit);
+
+/* The same of a part of it, where that of the unit is sent as `coding` says. */
+void dsf_onebit_code_part(const struct dsf_job *job,
+                          const struct dsf_model *model,
+                          const struct dsf_part *part,
+                          struct dsf_coding *coding);
 
 /* What is kept of it beside the states of Adam, which steps are of the program;
  * and what does not go with it is refused. */

@@ -12,7 +12,8 @@
 const struct dsf_part *dsf_tensor_part(struct dsf_tensors *s, dsflow_data_id id,
                                        int32_t p)
 {
-    uint32_t unit = (uint32_t)dsf_tensor_spec(s, id)->unit;
+    const int32_t own = dsf_tensor_spec(s, id)->unit;
+    const uint32_t unit = own >= 0 ? (uint32_t)own : s->data[id.i].unit - 1;
 
     if (s->part[unit] == NULL) {
         s->part[unit] = dsf_xcalloc((size_t)s->parts + 1, sizeof(**s->part));
@@ -32,6 +33,7 @@ static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
     const int64_t each = whole->elems / (of->elems / of->block);
     struct dsf_cut_data *d = &s->data[id.i];
 
+    d->unit = (uint32_t)of->unit + 1;
     for (int32_t p = 0; p <= s->parts; p++) {
         const struct dsf_part *part = dsf_tensor_part(s, unit, p);
         struct dsflow_data_spec spec = *whole;

@@ -379,6 +379,8 @@ static int rewrite_tasks(struct dsf_tensors *s, uint32_t i, uint32_t *n,
     *n = 1;
     if (known->rules != NULL)
         return replace(s, task, known, err);
+    if (task->op == &dsf_op_chunk_scales)
+        return dsf_tensor_scale(s, task, err);
     if (task->op == &dsf_op_reduce)
         return dsf_tensor_sum(s, task, err);
     for (unsigned k = 0; k < task->ndata; k++)

@@ -27,6 +27,7 @@ struct dsf_temp {
 struct dsf_cut_data {
     enum dsflow_cut cut;
     dsflow_data_id *id;  /* [T], or [1]; of a unit [T + 1], the shared part */
+    uint32_t unit;       /* that it is cut like, +1; 0: none, or its own */
     dsflow_data_id *add; /* [T]: what each rank adds to a shared gradient */
     bool adds;           /* there is some that is not summed yet, by … */
     struct dsflow_task_spec adder;
@@ -111,6 +112,24 @@ void dsf_tensor_share(struct dsf_tensors *s,
  * on, are done part by part: *n of them; 0: the first is no such task. */
 int dsf_tensor_update(struct dsf_tensors *s, uint32_t first, uint32_t *n,
                       struct dsflow_err *err);
+
+/* The scales of chunks are those of parts, of what each has (tensor_signs.c).
+ */
+int dsf_tensor_scale(struct dsf_tensors *s, const struct dsflow_task_spec *task,
+                     struct dsflow_err *err);
+
+/* What is sent of a part, in arguments that say what is of its unit. Where
+ * nothing is coded, *without gets the ports that the task does not have then;
+ * false: there is nothing to do. */
+bool dsf_tensor_code(const struct dsf_tensors *s, const struct dsf_part *part,
+                     const struct dsflow_op *op, void *args,
+                     uint32_t *without);
+
+/* The data in which `chunk_squares` leaves squares of blocks of the coding: of
+ * parts that have some. */
+void dsf_tensor_cut_squares(struct dsf_tensors *s,
+                            const struct dsflow_task_spec *task,
+                            dsflow_data_id unit);
 
 /* A sum of what segments leave: each rank sums what it has of it. */
 int dsf_tensor_sum(struct dsf_tensors *s, const struct dsflow_task_spec *task,

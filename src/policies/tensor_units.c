@@ -2,7 +2,6 @@
 #include "policies/tensor_private.h"
 
 #include "base/alloc.h"
-#include "policies/compress.h"
 #include "tasks/tasks.h"
 
 #include <stdlib.h>
@@ -35,17 +34,39 @@ static const dsflow_data_id *unit_data(const struct dsf_tensors *s,
     return port < 0 ? NULL : &task->data[port];
 }
 
+/* A task of a part has that part of its unit where it needs all of it, and what
+ * a task before it has left of the part. */
+static enum dsflow_cut cut_of_port(const struct dsf_tensors *s,
+                                   const struct dsflow_task_spec *task,
+                                   unsigned i)
+{
+    const struct dsflow_data_spec *unit =
+        dsf_tensor_spec(s, *unit_data(s, task));
+    const struct dsflow_data_spec *d = dsf_tensor_spec(s, task->data[i]);
+
+    switch (dsf_task_port(task, i)->slice) {
+    case DSFLOW_ELEMS:
+        return DSFLOW_CUT_UNIT;
+    case DSFLOW_BLOCKS:
+        return DSFLOW_CUT_BLOCKS;
+    default:
+        if (s->data[task->data[i].i].cut == DSFLOW_CUT_BLOCKS)
+            return DSFLOW_CUT_BLOCKS;
+        return d->unit == unit->unit && d->elems == unit->elems
+                   ? DSFLOW_CUT_UNIT
+                   : DSFLOW_CUT_ONE;
+    }
+}
+
 static int cut_ports(struct dsf_tensors *s, const struct dsflow_task_spec *task,
                      struct dsflow_err *err)
 {
-    static const enum dsflow_cut cuts[] = { [DSFLOW_WHOLE] = DSFLOW_CUT_ONE,
-                                         [DSFLOW_ELEMS] = DSFLOW_CUT_UNIT,
-                                         [DSFLOW_BLOCKS] = DSFLOW_CUT_BLOCKS };
     int status = DSFLOW_OK;
 
+    if (task->op == &dsf_op_chunk_squares)
+        dsf_tensor_cut_squares(s, task, *unit_data(s, task));
     for (unsigned i = 0; i < task->ndata && status == DSFLOW_OK; i++) {
-        status = dsf_tensor_cut(s, task->data[i],
-                                cuts[dsf_task_port(task, i)->slice],
+        status = dsf_tensor_cut(s, task->data[i], cut_of_port(s, task, i),
                                 *unit_data(s, task), err);
         if (status == DSFLOW_OK)
             sum_shared(s, task->data[i]);
@@ -87,6 +108,35 @@ static void describe_part(struct dsf_tensors *s, const struct dsf_part *part,
     }
 }
 
+/* How many numbers of the part decay, of tasks that are told but are no
+ * `update`. */
+static void set_decay(const struct dsf_part *part, const struct dsflow_op *op,
+                      void *args)
+{
+    if (op == &dsf_op_held_update)
+        ((struct dsf_held_args *)args)->decay = part->decay;
+    if (op == &dsf_op_local_update || op == &dsf_op_local_weights)
+        ((struct dsf_local_args *)args)->decay = part->decay;
+}
+
+/* The data of the part on the ports that are not in *without, which gets those
+ * that the task has not had before; how many. */
+static unsigned part_data(const struct dsf_tensors *s,
+                          const struct dsflow_task_spec *task, int32_t part,
+                          uint32_t *without, dsflow_data_id *data)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < task->ndata; i++) {
+        const struct dsf_cut_data *d = &s->data[task->data[i].i];
+
+        if (!(*without >> dsflow_task_port(task, i) & 1))
+            data[n++] = d->id[d->cut == DSFLOW_CUT_ONE ? 0 : part];
+    }
+    *without |= task->without;
+    return n;
+}
+
 /* The task on one part of its unit: elements of several places. */
 static void update_part(struct dsf_tensors *s,
                         const struct dsflow_task_spec *task,
@@ -95,22 +145,21 @@ static void update_part(struct dsf_tensors *s,
     dsflow_data_id *data = dsf_xcalloc(task->ndata, sizeof(*data));
     int64_t *none = dsf_xcalloc(dsf_task_nports(task), sizeof(*none));
     void *args = dsf_xcopy(task->args, 1, task->op->args_size);
+    struct dsflow_task_spec like = *task;
+    bool does;
+    unsigned n;
 
-    for (unsigned i = 0; i < task->ndata; i++) {
-        const struct dsf_cut_data *d = &s->data[task->data[i].i];
-
-        data[i] = d->id[d->cut == DSFLOW_CUT_ONE ? 0 : part->part];
-    }
     task->op->slice(args, DSFLOW_SCATTERED, part->elems, none);
     if (task->op->update)
         describe_part(s, part, args);
-    if (task->op == &dsf_op_add_recoded)
-        dsf_compress_part(part, &((struct dsf_add_recoded_args *)args)->coding);
-    if (task->op == &dsf_op_feed_back)
-        dsf_compress_part(part, &((struct dsf_feed_back_args *)args)->coding);
-    dsf_add_like(s->out, task, task->op, args,
-                 dsf_tensor_rank(s, part->part % s->parts), task->fresh,
-                 task->ndata, data);
+    set_decay(part, task->op, args);
+    like.without = 0;
+    does = dsf_tensor_code(s, part, task->op, args, &like.without);
+    n = part_data(s, task, part->part, &like.without, data);
+    if (does)
+        dsf_add_like(s->out, &like, task->op, args,
+                     dsf_tensor_rank(s, part->part % s->parts), task->fresh, n,
+                     data);
     free(data);
     free(none);
     free(args);

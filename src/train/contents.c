@@ -191,7 +191,8 @@ static int move_part(struct dsf_contents *c, unsigned unit, unsigned kind,
     dsf_part_init(&part, c->model, c->tensor, unit, p);
     if (part.elems == 0)
         return DSFLOW_OK;
-    own = malloc((size_t)part.elems * sizeof(*own));
+    /* There is none of a part where nobody needs it: those are zeroes. */
+    own = calloc((size_t)part.elems, sizeof(*own));
     if (own == NULL)
         return dsflow_fail(err, DSFLOW_ENOMEM,
                            "memory: %s for a part of unit %s",

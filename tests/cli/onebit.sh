@@ -59,6 +59,18 @@ run part $tokens --set mesh.data=2 --set mesh.pipeline=2 --resume
 same tokens part
 rm -r tokens all part
 
+# Tensor ranks, and a stop.
+run tensor $one --set mesh.tensor=2 --executor serial
+run all $one --set mesh.tensor=2 --set mesh.data=2 --set zero.stage=2 \
+    --set checkpoint.every=5 --set checkpoint.keep=20
+same tensor all
+mkdir -p part/checkpoints
+cp -r all/checkpoints/step-5 part/checkpoints
+echo step-5 > part/checkpoints/latest
+run part $one --set mesh.tensor=2 --set mesh.pipeline=2 --resume
+same tensor part
+rm -r tensor all part
+
 # 1-bit LAMB has a third kind of step, the last one before the freeze.
 lamb="$(echo "$one" | sed 's/onebit_adam/onebit_lamb/g')"
 run lamb $lamb --executor serial
@@ -103,7 +115,6 @@ no() {
 with='with optimizer.kind = "onebit_adam"'
 no onebit_adam.freeze_step=10 "onebit_adam: freeze_step: 10: expected less than job.steps, 10"
 no compress.gradients=int8 "compress: gradients: expected none, as momenta are sent, $with"
-no mesh.tensor=2 "mesh: tensor: expected 1, as tensors have one scale, $with"
 no precision.states=bf16 "precision: states: expected fp32 $with"
 no zero.reduce=micro "zero: reduce: expected step $with"
 finish

@@ -38,6 +38,17 @@ run alone $one --set mesh.data=1
 run alone2 $one --set mesh.data=1 --executor serial
 same alone alone2
 
+# Tensor ranks, and a stop in steps of workers' own.
+run tensor $one --set mesh.tensor=2 --executor serial
+run all $one --set mesh.tensor=2 --set checkpoint.every=5 --set checkpoint.keep=20
+same tensor all
+mkdir -p part/checkpoints
+cp -r all/checkpoints/step-5 part/checkpoints
+echo step-5 > part/checkpoints/latest
+run part $one --set mesh.tensor=2 --set mesh.pipeline=2 --resume
+same tensor part
+rm -r tensor all part
+
 # Other workers have other momenta.
 run fp32 $one --set mesh.data=4 --set job.steps=11 --resume=changed
 for what in errors momenta 'local steps'; do
@@ -72,5 +83,4 @@ no train.on_nonfinite=skip "train: on_nonfinite: expected stop, as no step may b
 no optimizer.clip=1.0 "optimizer: clip: expected 0, as no gradient of all groups is there to be measured, $with"
 no batch.sequence_groups=2 "batch: sequence_groups: expected 1, as a sequence goes through the weights of one worker, $with"
 no compress.gradients=int8 "compress: gradients: expected none, as momenta are sent, $with"
-no mesh.tensor=2 "mesh: tensor: expected 1, as tensors have one scale, $with"
 finish

@@ -16,6 +16,7 @@
  * STEPS=20: after so many steps; MORE='machine.gpus=8': with these keys. */
 #include "mesh_trials.h"
 #include "net/net.h"
+#include "policies/onebit.h"
 #include "trained.h"
 #include "unit_ops.h"
 
@@ -189,6 +190,7 @@ static double near(const struct trial *of)
     bool narrow = dsf_compute_type(&of->job) != DSFLOW_FP32 ||
                   dsf_compresses_gradients(&of->job) ||
                   dsf_compresses_params(&of->job) ||
+                  dsf_sends_signs(&of->job) ||
                   (on_gpus && dsf_job_states(&of->job) != DSFLOW_FP32);
 
     return narrow ? BF16_NEAR : TENSOR_NEAR;

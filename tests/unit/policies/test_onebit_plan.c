@@ -2,6 +2,7 @@
  * kind, what ranks read of each other in each, and what is not coded. */
 #include "tests/same/trial.h"
 
+#include "policies/compress.h"
 #include "policies/onebit.h"
 #include "sim/step_kinds.h"
 #include "tasks/lamb.h"
@@ -11,6 +12,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ONEBIT                                                                 \
@@ -136,6 +138,96 @@ static void positions_beyond_the_sequence_are_not_coded(void **state)
                     some.tensors[some.ntensors - 1].elems <=
                 t.model.units[0].tensors[1].offset +
                     64 * (int64_t)t.model.dims.width);
+    end_trial(&t);
+}
+
+/* Where the numbers of unit `u` begin, among those of all. */
+static int64_t first_of(const struct trial *t, unsigned u)
+{
+    int64_t first = 0;
+
+    for (unsigned i = 0; i < u; i++)
+        first += t->model.units[i].elems;
+    return first;
+}
+
+/* Marks the numbers of a part that are coded, in their unit. */
+static void mark(const struct trial *t, const struct dsflow_data_spec *d,
+                 const struct dsf_coding *coding, float *marks)
+{
+    const struct dsf_unit *unit = &t->model.units[d->unit];
+    float *own = calloc((size_t)d->elems, sizeof(*own));
+    float *whole = calloc((size_t)unit->elems, sizeof(*whole));
+    struct dsf_part part;
+
+    dsf_part_init(&part, &t->model, 2, (unsigned)d->unit, d->part);
+    for (int64_t i = 0; i < coding->ntensors; i++)
+        for (int64_t k = 0; k < coding->tensors[i].elems; k++)
+            own[coding->tensors[i].at + k] = 1;
+    dsf_part_merge(&part, own, whole);
+    for (int64_t i = 0; i < unit->elems; i++)
+        marks[i] += whole[i];
+    free(own);
+    free(whole);
+}
+
+/* Each tensor rank codes its pieces of matrices, and with them most of what one
+ * rank codes, and nothing else. */
+static void parts_have_scales_of_their_own(void **state)
+{
+    enum { GRAD = 1, WITHOUT_ERROR = 3, GROUPS = 2 };
+    int64_t coded = 0, found = 0;
+    unsigned parts = 0, scaled = 0;
+    float *marks;
+    struct trial t;
+
+    plan_one(&t,
+             "mesh.tensor=2 mesh.data=2 batch.sequence=64 "
+             "model.context=256 model.width=128",
+             "tensor_parallel");
+    marks = calloc((size_t)first_of(&t, t.model.nunits), sizeof(*marks));
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
+        const struct dsflow_task_spec *k =
+            dsflow_graph_task(t.graph, (dsflow_task_id){ i });
+        const struct dsf_momentum_args *fed = k->args;
+        const struct dsf_chunk_scales_args *scales = k->args;
+        const struct dsflow_data_spec *grad;
+
+        if (k->op == &dsf_op_chunk_scales) {
+            assert_int_equal(dsflow_graph_data(t.graph, k->data[0])->elems,
+                             scales->coding.ntensors * GROUPS);
+            scaled++;
+        }
+        if (k->op != &dsf_op_feed_momentum)
+            continue;
+        assert_int_equal(k->ndata > WITHOUT_ERROR, fed->coding.ntensors > 0);
+        parts += fed->coding.ntensors > 0;
+        grad = dsflow_graph_data(t.graph, k->data[GRAD]);
+        mark(&t, grad, &fed->coding,
+             marks + first_of(&t, (unsigned)grad->unit));
+    }
+    assert_int_equal(parts, GROUPS * scaled);
+    for (unsigned u = 0; u < t.model.nunits; u++) {
+        const struct dsf_unit *unit = &t.model.units[u];
+        struct dsf_coded_tensor of[DSF_CODED_TENSORS];
+        unsigned n = dsf_compress_matrices(unit, of);
+
+        if (u == 0)
+            of[1].elems = 64 * (int64_t)t.model.dims.width;
+        for (unsigned m = 0; m < n; m++)
+            for (int64_t i = 0; i < of[m].elems; i++) {
+                float *at = &marks[first_of(&t, u) + of[m].at + i];
+
+                assert_true(*at == 0 || *at == GROUPS);
+                found += *at == GROUPS;
+                *at = 0;
+                coded++;
+            }
+    }
+    assert_true(found > coded - coded / 20);
+    for (int64_t i = 0; i < first_of(&t, t.model.nunits); i++)
+        assert_true(marks[i] == 0);
+    free(marks);
     end_trial(&t);
 }
 
@@ -296,6 +388,7 @@ int main(void)
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(the_mean_is_that_of_all_steps),
         cmocka_unit_test(positions_beyond_the_sequence_are_not_coded),
+        cmocka_unit_test(parts_have_scales_of_their_own),
         cmocka_unit_test(lamb_has_a_step_that_freezes),
         cmocka_unit_test(groups_are_clipped_by_their_own_norms),
         cmocka_unit_test(offloaded_states_are_in_pieces_but_for_the_momentum),
