@@ -1,12 +1,11 @@
-/* attention.c - queries of one tile against keys of one or several, one tile
- * after the other: what each of them adds is rounded as if it had a task of its
- * own. */
+/* attention.c - queries of one tile against keys of one or several. */
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "kernels/narrow.h"
+#include "tasks/attention_layout.h"
 #include "tasks/tile.h"
 
 #include <math.h>
@@ -52,55 +51,14 @@ static struct dsf_attention shape(const struct dsflow_call *call, size_t strip)
         .layout = layout(call),
         .head = (size_t)a->head,
         .packed = (size_t)a->packed,
+        .in_place = dsf_attention_in_place(a),
+        .key_tile = (size_t)a->key_tile,
     };
 }
 
 static struct dsf_numbers numbers(const struct dsflow_call *call, unsigned port)
 {
     return (struct dsf_numbers){ call->bufs[port].ptr, call->bufs[port].dtype };
-}
-
-/* Rows of each tile of keys, and how many tiles there are. */
-static size_t tile_rows(const struct dsflow_attention_args *a)
-{
-    return (size_t)(a->key_tile > 0 ? a->key_tile : a->keys);
-}
-
-static size_t ntiles(const struct dsflow_attention_args *a)
-{
-    return ((size_t)a->keys + tile_rows(a) - 1) / tile_rows(a);
-}
-
-/* One of several tiles of keys. */
-static struct dsf_attention tile_of(const struct dsf_attention *whole,
-                                    const struct dsflow_attention_args *args,
-                                    size_t i)
-{
-    const size_t at = i * tile_rows(args), left = whole->keys - at;
-    struct dsf_attention a = *whole;
-
-    if (args->key_tile == 0)
-        return a;
-    a.keys = left < tile_rows(args) ? left : tile_rows(args);
-    a.key_pos += at;
-    a.diagonal = whole->diagonal && i + 1 == ntiles(args);
-    a.last = whole->last && i + 1 == ntiles(args);
-    return a;
-}
-
-/* Does the window hide all keys from all queries? */
-static int is_hidden(const struct dsf_attention *a)
-{
-    return a->window > 0 && a->pos + 1 >= a->window + a->key_pos + a->keys;
-}
-
-/* The rows from `row` on, of `width` numbers. */
-static struct dsf_numbers rows_from(struct dsf_numbers all, size_t row,
-                                    size_t width)
-{
-    all.p =
-        (char *)all.p + dsflow_dtype_bytes(all.type, (int64_t)(row * width));
-    return all;
 }
 
 /* What several tiles add to is fp32: in scratch where the port is narrow. */
@@ -133,66 +91,29 @@ static void end_sums(const struct dsflow_attention_args *a,
 
 static void forward_cpu(const struct dsflow_call *call)
 {
-    const struct dsflow_attention_args *args = call->args;
     const struct dsf_attention whole = shape(call, DSF_STRIP_FORWARD);
     const struct sums att = begin_sums(call, DSFLOW_ATTENTION_ATT);
-    const size_t nkv = dsf_tile_kvwidth(&args->tile);
-    int first = whole.first;
 
-    for (size_t i = 0; i < ntiles(args); i++) {
-        struct dsf_attention a = tile_of(&whole, args, i);
-
-        if (is_hidden(&a))
-            continue;
-        a.first = first;
-        first = 0;
-        dsf_attention_forward(&a, numbers(call, DSFLOW_ATTENTION_Q),
-                              rows_from(numbers(call, DSFLOW_ATTENTION_KV),
-                                        i * tile_rows(args), nkv),
-                              att.to, dsf_floats(call, DSFLOW_ATTENTION_LSE),
-                              att.scratch);
-    }
-    end_sums(args, &att);
+    dsf_attention_forward(&whole, numbers(call, DSFLOW_ATTENTION_Q),
+                          numbers(call, DSFLOW_ATTENTION_KV), att.to,
+                          dsf_floats(call, DSFLOW_ATTENTION_LSE), att.scratch);
+    end_sums(call->args, &att);
 }
 
 DSF_SEGMENT_CODELET(attention_forward, forward_cpu);
 
-/* Gradients of keys that no query sees are 0. */
-static void clear_keys(struct dsf_numbers dkv, size_t rows, size_t width)
-{
-    memset(dkv.p, 0, dsflow_dtype_bytes(dkv.type, (int64_t)(rows * width)));
-}
-
 static void backward_input_cpu(const struct dsflow_call *call)
 {
-    const struct dsflow_attention_args *args = call->args;
     const struct dsf_attention whole = shape(call, DSF_STRIP_BACKWARD);
     const struct sums dq = begin_sums(call, DSFLOW_ATTENTION_DQ);
-    const size_t nkv = dsf_tile_kvwidth(&args->tile);
-    int first = whole.first_q;
 
-    for (size_t i = ntiles(args); i-- > 0;) {
-        const size_t at = i * tile_rows(args);
-        const struct dsf_numbers kv =
-            rows_from(numbers(call, DSFLOW_ATTENTION_KV), at, nkv);
-        const struct dsf_numbers dkv =
-            rows_from(numbers(call, DSFLOW_ATTENTION_DKV), at, nkv);
-        struct dsf_attention a = tile_of(&whole, args, i);
-
-        if (is_hidden(&a)) {
-            if (a.first_kv)
-                clear_keys(dkv, a.keys, nkv);
-            continue;
-        }
-        a.first_q = first;
-        first = 0;
-        dsf_attention_backward(&a, numbers(call, DSFLOW_ATTENTION_Q), kv,
-                               numbers(call, DSFLOW_ATTENTION_DATT),
-                               dsf_floats(call, DSFLOW_ATTENTION_LSE),
-                               dsf_floats(call, DSFLOW_ATTENTION_DELTA), dq.to,
-                               dkv, dq.scratch);
-    }
-    end_sums(args, &dq);
+    dsf_attention_backward(&whole, numbers(call, DSFLOW_ATTENTION_Q),
+                           numbers(call, DSFLOW_ATTENTION_KV),
+                           numbers(call, DSFLOW_ATTENTION_DATT),
+                           dsf_floats(call, DSFLOW_ATTENTION_LSE),
+                           dsf_floats(call, DSFLOW_ATTENTION_DELTA), dq.to,
+                           numbers(call, DSFLOW_ATTENTION_DKV), dq.scratch);
+    end_sums(call->args, &dq);
 }
 
 DSF_SEGMENT_CODELET(attention_backward_input, backward_input_cpu);

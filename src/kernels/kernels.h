@@ -96,6 +96,8 @@ struct dsf_numbers {
  * has what scratch of the op says.
  * att is fp32 where first or last is 0, dq and dkv where they are added to. */
 #define DSF_MAX_STRIP 64
+/* Where keys are used in place, whatever `strip` says. */
+#define DSF_STRIP_IN_PLACE 32
 struct dsf_attention {
     size_t nseq, queries, keys, heads, kv_heads, head_dim;
     size_t strip, block; /* 8 to DSF_MAX_STRIP; a multiple of 16 */
@@ -109,6 +111,10 @@ struct dsf_attention {
      * dsf_layout_pack says; strips end where rows of blocks do. */
     struct dsf_layout layout;
     size_t head, packed;
+    int in_place; /* with a layout, of fp32: keys are not packed; same bits */
+    /* Keys are taken so many at a time (0: all), where nseq is 1: what those
+     * add is rounded as if they were all there are. */
+    size_t key_tile;
 };
 void dsf_attention_forward(const struct dsf_attention *a, struct dsf_numbers q,
                            struct dsf_numbers kv, struct dsf_numbers att,

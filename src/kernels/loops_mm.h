@@ -13,6 +13,9 @@ enum { MM_ROWS = 6, MM_VECS = 2 };
 enum { MM_ROWS = 4, MM_VECS = 2 };
 #endif
 
+/* Of one vector: as many rows as hide how long an addition takes. */
+enum { MM_THIN = 8 };
+
 /* C[m][n] = or += A B. A(i, k) is a[i * ai + k * ak], so A may be transposed;
  * rows of B and C are consecutive numbers. Of pairs, k counts pairs, A and B
  * are of pairs, and C = by A B. */
@@ -46,7 +49,7 @@ INLINE void mm_tile(const struct product *p, size_t i, size_t j, size_t rows,
     const float *of[MM_VECS];
     const size_t ai = p->ai, ak = p->ak, ldb = p->ldb;
     float *c = p->c + i * p->ldc + j;
-    vf t[MM_ROWS][MM_VECS];
+    vf t[MM_THIN][MM_VECS];
 
     UNROLL
     for (size_t r = 0; r < rows; r++) {
@@ -94,11 +97,12 @@ INLINE void mm_tile(const struct product *p, size_t i, size_t j, size_t rows,
 INLINE void mm_panel(const struct product *p, size_t j, size_t vecs,
                      size_t lanes, int pairs, int apart)
 {
+    const size_t rows = vecs == 1 ? MM_THIN : MM_ROWS;
     size_t i = 0;
 
-    for (; i + MM_ROWS <= p->m; i += MM_ROWS)
-        mm_tile(p, i, j, MM_ROWS, vecs, lanes, pairs, apart);
-    if (MM_ROWS > 4 && i + 4 <= p->m) {
+    for (; i + rows <= p->m; i += rows)
+        mm_tile(p, i, j, rows, vecs, lanes, pairs, apart);
+    if (rows > 4 && i + 4 <= p->m) {
         mm_tile(p, i, j, 4, vecs, lanes, pairs, apart);
         i += 4;
     }
@@ -114,6 +118,10 @@ INLINE void mm_all(const struct product *p, int pairs, int apart)
 
     for (; j + MM_VECS * VW <= p->n; j += MM_VECS * VW)
         mm_panel(p, j, MM_VECS, VW, pairs, apart);
+    if (MM_VECS > 2 && j + 2 * VW <= p->n) {
+        mm_panel(p, j, 2, VW, pairs, apart);
+        j += 2 * VW;
+    }
     for (; j + VW <= p->n; j += VW)
         mm_panel(p, j, 1, VW, pairs, apart);
     if (j < p->n)

@@ -3,6 +3,34 @@
 #ifndef DSF_KERNELS_LOOPS_RUNS_H
 #define DSF_KERNELS_LOOPS_RUNS_H
 
+/* How many times `key_tile` keys there are, and those of the i-th time. */
+INLINE size_t key_tiles(const struct dsf_attention *a)
+{
+    return a->key_tile > 0 ? (a->keys + a->key_tile - 1) / a->key_tile : 1;
+}
+
+INLINE struct dsf_attention key_tile(const struct dsf_attention *a, size_t i)
+{
+    const size_t at = i * a->key_tile, left = a->keys - at;
+    const int end = i + 1 == key_tiles(a);
+    struct dsf_attention t = *a;
+
+    if (a->key_tile == 0)
+        return t;
+    t.key_tile = 0;
+    t.keys = left < a->key_tile ? left : a->key_tile;
+    t.key_pos += at;
+    t.diagonal = a->diagonal && end;
+    t.last = a->last && end;
+    return t;
+}
+
+/* Does the window hide all keys from all queries? */
+INLINE int all_hidden(const struct dsf_attention *a)
+{
+    return a->window > 0 && a->pos + 1 >= a->window + a->key_pos + a->keys;
+}
+
 /* How many of the keys from k0 on does query i see, at most n? Those that a
  * window hides are among them. */
 INLINE size_t seen(const struct dsf_attention *a, size_t i, size_t k0, size_t n)
@@ -32,6 +60,7 @@ INLINE size_t first_key(const struct dsf_attention *a, size_t i0)
  * on. */
 struct run {
     size_t key, n, at;
+    int is_new; /* of sums: nothing has been added to them so far */
 };
 
 /* The keys whose scores are computed together, at most a->block: runs of them,
@@ -44,7 +73,7 @@ struct piece {
 };
 
 /* What of the keys is packed: all from `from` on, or the slots of a layout,
- * whose first one is of column `first`. */
+ * whose first one is of column `first`. NULL: keys stay where they are. */
 struct packed {
     size_t from, first, end;
     struct dsf_layout_slot *slots;
@@ -76,6 +105,20 @@ INLINE struct walk walk_from(const struct dsf_attention *a,
     return w;
 }
 
+/* The keys of a column, where they are. */
+INLINE struct dsf_layout_slot in_place(const struct dsf_attention *a,
+                                       size_t column)
+{
+    const size_t begin = column * a->layout.block;
+    const size_t end = begin + a->layout.block;
+    const size_t key = begin > a->key_pos ? begin - a->key_pos : 0;
+    const size_t until =
+        end - a->key_pos < a->keys ? end - a->key_pos : a->keys;
+
+    return (struct dsf_layout_slot){ (uint32_t)key, (uint32_t)(until - key),
+                                     (uint32_t)key };
+}
+
 /* The next column that the strip sees becomes w->next; 0: there is none. */
 static int next_column(const struct dsf_attention *a, const struct packed *p,
                        struct walk *w)
@@ -83,17 +126,19 @@ static int next_column(const struct dsf_attention *a, const struct packed *p,
     const size_t none = hidden(a, w->i0);
 
     while (w->next.n == 0) {
-        const struct dsf_layout_slot *slot;
+        struct dsf_layout_slot slot;
 
         w->column = dsf_layout_next(w->row, w->column, w->end);
         if (w->column >= w->end)
             return 0;
-        slot = &p->slots[w->column++ - p->first];
-        w->next = (struct run){ slot->key, slot->n, slot->at };
-        if (none > slot->key) {
-            size_t skip = (none - slot->key) / 16 * 16;
+        slot = p->slots == NULL ? in_place(a, w->column)
+                                : p->slots[w->column - p->first];
+        w->column++;
+        w->next = (struct run){ slot.key, slot.n, slot.at, 0 };
+        if (none > slot.key) {
+            size_t skip = (none - slot.key) / 16 * 16;
 
-            skip = none >= slot->key + slot->n ? slot->n : skip;
+            skip = none >= slot.key + slot.n ? slot.n : skip;
             w->next.key += skip;
             w->next.at += skip;
             w->next.n -= skip;
@@ -123,7 +168,8 @@ static int next_runs(const struct dsf_attention *a, const struct packed *p,
             run->n += n;
         } else {
             of->last = of->n;
-            of->run[of->nruns++] = (struct run){ w->next.key, n, w->next.at };
+            of->run[of->nruns++] =
+                (struct run){ w->next.key, n, w->next.at, 0 };
         }
         of->n += n;
         w->next.key += take;
@@ -145,7 +191,7 @@ INLINE int next_piece(const struct dsf_attention *a, const struct packed *p,
     of->n = seen(a, w->i0 + w->rows - 1, w->key, left);
     of->nruns = 1;
     of->last = 0;
-    of->run[0] = (struct run){ w->key, of->n, w->key - p->from };
+    of->run[0] = (struct run){ w->key, of->n, w->key - p->from, 0 };
     w->key += a->block;
     return of->n > 0;
 }
@@ -193,7 +239,7 @@ static void mm_keys(struct product p, const struct piece *of)
     mm_apart(&p);
 }
 
-/* C += A B, whose sums are over the keys of a piece: rows of B are packed
+/* C = or += A B, whose sums are over the keys of a piece: rows of B are packed
  * keys, or pairs of them. */
 static void mm_over_keys(struct product p, const struct piece *of)
 {
@@ -205,16 +251,19 @@ static void mm_over_keys(struct product p, const struct piece *of)
         p.a = a + i / two * p.ak;
         p.b = b + of->run[r].at / two * p.ldb;
         mm(&p);
+        p.add = 1;
     }
 }
 
-/* C += A B, of rows of C that are packed keys. */
+/* C += A B, of rows of C that are packed keys; C = A B of those that are new.
+ */
 static void mm_to_keys(struct product p, const struct piece *of)
 {
     const float *a = p.a;
     float *c = p.c;
 
     for (size_t r = 0, i = 0; r < of->nruns; i += of->run[r++].n) {
+        p.add = !of->run[r].is_new;
         p.m = of->run[r].n;
         p.a = a + i * p.ai;
         p.c = c + of->run[r].at * p.ldc;
@@ -234,12 +283,26 @@ INLINE size_t strip_rows(const struct dsf_attention *a, size_t i0)
     return left < a->strip ? left : a->strip;
 }
 
+INLINE struct dsf_layout_pair pair_of(const struct dsf_attention *a)
+{
+    return (struct dsf_layout_pair){ a->pos, a->queries, a->key_pos, a->keys,
+                                     a->window };
+}
+
+/* The columns of a layout, whose keys stay where they are. */
+INLINE struct packed columns_of(const struct dsf_attention *a)
+{
+    const struct dsf_layout_pair pair = pair_of(a);
+
+    return (struct packed){ .first = dsf_layout_first(&a->layout, &pair),
+                            .end = dsf_layout_end(&a->layout, &pair) };
+}
+
 /* What a head of keys has of a layout is packed; returns how many. */
 static size_t pack_layout(const struct dsf_attention *a, size_t head,
                           struct packed *p)
 {
-    const struct dsf_layout_pair pair = { a->pos, a->queries, a->key_pos,
-                                          a->keys, a->window };
+    const struct dsf_layout_pair pair = pair_of(a);
 
     p->first = dsf_layout_first(&a->layout, &pair);
     p->end = dsf_layout_end(&a->layout, &pair);
@@ -253,7 +316,7 @@ static int next_packed(const struct dsf_attention *a, const struct packed *p,
                        size_t *c, struct run *run)
 {
     if (a->layout.bits == NULL) {
-        *run = (struct run){ p->from, a->keys - p->from, 0 };
+        *run = (struct run){ p->from, a->keys - p->from, 0, 0 };
         return (*c)++ == 0 && run->n > 0;
     }
     run->n = 0;
@@ -261,7 +324,7 @@ static int next_packed(const struct dsf_attention *a, const struct packed *p,
         const struct dsf_layout_slot *slot = &p->slots[*c];
 
         if (run->n == 0)
-            *run = (struct run){ slot->key, slot->n, slot->at };
+            *run = (struct run){ slot->key, slot->n, slot->at, 0 };
         else if (slot->n > 0 && run->key + run->n == slot->key &&
                  run->at + run->n == slot->at)
             run->n += slot->n;

@@ -3,6 +3,7 @@
 #include "tasks/attention_layout.h"
 
 #include "base/alloc.h"
+#include "kernels/kernels.h"
 #include "tasks/sparsity.h"
 #include "tasks/tile.h"
 
@@ -151,4 +152,16 @@ void dsf_attention_lay_out(const struct dsf_attention_layout *layout,
     a->head = (int32_t)first;
     a->packed = (int32_t)packed;
     a->seen = seen * t->nseq;
+}
+
+/* Pairs for each key that is packed from which on packing it pays, which were
+ * measured (tests/bench/bench_layouts): products with queries of a short row of
+ * blocks are slower. */
+bool dsf_attention_in_place(const struct dsflow_attention_args *a)
+{
+    const double keys =
+        (double)a->packed * (double)a->tile.kv_heads * (double)a->tile.nseq;
+
+    return a->block > 0 &&
+           a->seen < (a->block < DSF_STRIP_IN_PLACE ? 56 : 88) * keys;
 }

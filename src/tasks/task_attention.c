@@ -276,9 +276,12 @@ static size_t forward_scratch(const struct dsflow_case *c)
     const struct dsflow_attention_args *a = c->args;
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
     size_t keys = packed_keys(a);
+    size_t packed = d * dsf_round16(keys) + keys * ldd +
+                    DSF_STRIP_FORWARD * (2 * ldd + DSF_KEY_BLOCK);
+    size_t in_place = DSF_STRIP_IN_PLACE * (d + ldd + 2 * DSF_KEY_BLOCK);
 
-    return DSF_CELL * (d * dsf_round16(keys) + keys * ldd +
-                       DSF_STRIP_FORWARD * (2 * ldd + DSF_KEY_BLOCK)) +
+    in_place = dsf_attention_in_place(a) ? in_place : 0;
+    return DSF_CELL * (in_place > packed ? in_place : packed) +
            layout_scratch(a) + sums_scratch(c, DSFLOW_ATTENTION_ATT);
 }
 
@@ -296,6 +299,27 @@ DSF_SEGMENT_OP(attention, forward, FORWARD, struct dsflow_attention_args,
                             P(ATT, "att", RW, SUM), P(LSE, "lse", RW),
                             LAYOUT_PORT));
 
+/* With a layout whose keys stay where they are: queries and gradients of
+ * outputs of the heads that have a head of keys in common, each also
+ * transposed, in strips; gradients of the keys of a tile; and what a strip has.
+ */
+static size_t backward_in_place(const struct dsflow_attention_args *a)
+{
+    const size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
+    const size_t group = (size_t)(a->tile.heads / a->tile.kv_heads);
+    const size_t queries = dsf_tile_length(&a->tile);
+    const size_t strip = DSF_STRIP_IN_PLACE;
+    const size_t keys = a->key_tile > 0 ? (size_t)a->key_tile : keys_of_one(a);
+    size_t strips;
+
+    if (!dsf_attention_in_place(a))
+        return 0;
+    strips = (queries / (size_t)a->block + 2) *
+             (((size_t)a->block + strip - 1) / strip);
+    return group * (2 * queries * ldd + 2 * d * (queries + 16 * strips)) +
+           2 * keys * ldd + strip * (ldd + 2 * DSF_KEY_BLOCK);
+}
+
 /* Keys and values transposed, keys, gradients of both; a strip of queries,
  * gradients of outputs and of queries, scores and their gradients. */
 static size_t backward_input_scratch(const struct dsflow_case *c)
@@ -303,9 +327,11 @@ static size_t backward_input_scratch(const struct dsflow_case *c)
     const struct dsflow_attention_args *a = c->args;
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
     size_t keys = packed_keys(a);
+    size_t packed = 2 * d * dsf_round16(keys) + 3 * keys * ldd +
+                    DSF_STRIP_BACKWARD * (3 * ldd + 2 * DSF_KEY_BLOCK);
+    size_t in_place = backward_in_place(a);
 
-    return DSF_CELL * (2 * d * dsf_round16(keys) + 3 * keys * ldd +
-                       DSF_STRIP_BACKWARD * (3 * ldd + 2 * DSF_KEY_BLOCK)) +
+    return DSF_CELL * (in_place > packed ? in_place : packed) +
            layout_scratch(a) + sums_scratch(c, DSFLOW_ATTENTION_DQ);
 }
 

@@ -115,8 +115,9 @@ static void blocks_that_are_off_are_not_seen(void **state)
     with_every_isa(check_layouts);
 }
 
-/* What the sums of a row are made of does not depend on how keys are packed. */
-static void check_all_on(void)
+/* What the sums of a row are made of does not depend on how keys are packed, or
+ * whether they are (dsf_attention_in_place), which `seen` decides. */
+static void check_all_seen(double seen)
 {
     struct dsflow_tile t = shape(1, 4, 2, 20);
     struct sequence all = sequence_new(t, 2, (int32_t[]){ 208, 99 });
@@ -136,6 +137,8 @@ static void check_all_on(void)
             a.blocks = on.layout.blocks;
             a.layouts = 1;
             a.packed = (on.rows[k] + 15) / 16 * 16;
+            a.seen = seen;
+            assert_int_equal(dsf_attention_in_place(&a), seen == 0);
             run_pair(&dsf_codelet_attention_forward, &a, 5,
                      (struct on[]){ { DSFLOW_ATTENTION_Q, &on.q[i] },
                                     { DSFLOW_ATTENTION_KV, &on.kv[k] },
@@ -152,6 +155,8 @@ static void check_all_on(void)
             a.blocks = on.layout.blocks;
             a.layouts = 1;
             a.packed = (on.rows[k] + 15) / 16 * 16;
+            a.seen = seen;
+            assert_int_equal(dsf_attention_in_place(&a), seen == 0);
             run_pair(&dsf_codelet_attention_backward_input, &a, 8,
                      (struct on[]){ { DSFLOW_ATTENTION_Q, &on.q[i] },
                                     { DSFLOW_ATTENTION_KV, &on.kv[k] },
@@ -172,6 +177,12 @@ static void check_all_on(void)
     }
     sequence_free(&all);
     sequence_free(&on);
+}
+
+static void check_all_on(void)
+{
+    check_all_seen(0);
+    check_all_seen(1e9);
 }
 
 static void all_blocks_give_the_bits_of_no_layout(void **state)
