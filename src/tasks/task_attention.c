@@ -149,16 +149,19 @@ static size_t hidden(const struct dsflow_attention_args *a, size_t i)
                                          : (size_t)keys;
 }
 
-/* Where blocks are left out, keys are packed for fewer queries: what the time
- * of a task follows from is 0.8 of the pairs that are seen, and as much for
- * each key that is packed as for 60 pairs. That is 1 for each pair where a tile
- * of 256 sees all keys, which is what was measured of this kind of task. Fitted
- * to tests/bench/bench_layouts (docs/performance.md). */
+/* Where blocks are left out, fewer queries see each key that any sees: the time
+ * of a task follows from 0.8 of the pairs that are seen, and as much for each
+ * key that is packed as for 60. That is 1 for each pair where a tile of 256
+ * sees all keys, which is what was measured of this kind of task. Keys that are
+ * used where they are are less, and pairs more. Fitted to
+ * tests/bench/bench_layouts (docs/performance.md). */
 static double packed_scores(const struct dsflow_attention_args *a)
 {
     const double packed =
         (double)a->packed * (double)a->tile.kv_heads * (double)a->tile.nseq;
 
+    if (dsf_attention_in_place(a))
+        return 1.05 * a->seen + 44 * packed;
     return 0.8 * a->seen + 60 * packed;
 }
 
