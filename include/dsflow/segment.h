@@ -148,6 +148,8 @@ struct dsflow_site {
                                                   NULL: all of them */
     int32_t head; /* of the layout: the first one of the tile */
     int32_t padding; /* rows of tile.vocab, at its end, that are no words */
+    int32_t columns; /* of the vocabulary, that the head takes at a time; 0: all
+                      */
 };
 
 /* What becomes of a kind of task among tensor ranks (Shoeybi et al. 2019;

@@ -232,6 +232,20 @@ struct dsflow_mlp_args {
  * head.logits              { x R, norm R?, weight R, logits W }
  *   The logits themselves, without a loss: generation reads them.
  *
+ * With [batch] head_columns, the logits of so many columns are in scratch at a
+ * time, and are computed once more for their gradients, in the place of forward,
+ * loss and the backward tasks:
+ *
+ * head.forward_columns     { x R, norm R?, weight R, batch R, loss W?, stats W?,
+ *                            sums W? }
+ *   The loss, and in `sums` what the whole vocabulary says of each row (struct
+ *   dsflow_head_stats); of a part, stats alone.
+ * head.loss_columns        { batch R, loss W, all_stats R, sums W }
+ *   The same of a part, from the stats of all parts.
+ * head.backward_columns    { x R, norm R?, weight R, batch R, sums R, dx W,
+ *                            dnorm W?, grad RW, norm_grad RW?, control R? }
+ *   All gradients; of a part, dx of its columns and the gradient of its matrix.
+ *
  * A part has columns first .. first + tile.vocab of `whole`. Those from `whole`
  * on, fewer than 64, are padding where ranks are GPUs: rows of zeroes in W, and no
  * words. forward leaves zeroes there, and so do gradients. */
@@ -250,6 +264,7 @@ enum dsflow_head_port {
     DSFLOW_HEAD_GRAD,
     DSFLOW_HEAD_NORM_GRAD,
     DSFLOW_HEAD_CONTROL,
+    DSFLOW_HEAD_SUMS,
     DSFLOW_HEAD_NPORTS
 };
 struct dsflow_head_args {

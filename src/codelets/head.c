@@ -4,6 +4,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
+#include "codelets/head_loss.h"
 #include "codelets/normed.h"
 #include "codelets/projection.h"
 #include "codelets/rows_product.h"
@@ -11,7 +12,6 @@
 #include "kernels/kernels.h"
 #include "tasks/tile.h"
 
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -29,22 +29,6 @@ static size_t block_columns(const struct dsflow_head_args *a, size_t b)
     size_t left = dsf_head_words(a) - b * DSF_HEAD_COLUMNS;
 
     return left < DSF_HEAD_COLUMNS ? left : DSF_HEAD_COLUMNS;
-}
-
-/* The column of the target of a row, if this part has it, or -1. */
-static int64_t own_target(const struct dsflow_head_args *a, int32_t target)
-{
-    int64_t column = (int64_t)target - a->first;
-
-    assert(target < a->whole);
-    return target >= 0 && column >= 0 && column < a->tile.vocab ? column : -1;
-}
-
-static const int32_t *targets_of(const struct dsflow_call *call)
-{
-    const struct dsflow_head_args *a = call->args;
-
-    return (const int32_t *)call->bufs[DSFLOW_HEAD_BATCH].ptr + a->tile.rows;
 }
 
 /* The blocks of a row in one. */
@@ -70,10 +54,10 @@ static void block_exponentials(const struct dsflow_call *call, size_t b,
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, blocks = notes->blocks;
     const size_t n = block_columns(a, b);
-    const int32_t *targets = targets_of(call);
+    const int32_t *targets = dsf_targets_of(call);
 
     for (size_t r = 0; r < rows; r++, logits += ld) {
-        int64_t column = own_target(a, targets[r]);
+        int64_t column = dsf_own_target(a, targets[r]);
 
         if (b == 0)
             notes->stats[r].target = 0;
@@ -126,32 +110,6 @@ static void exponentials_narrow(const struct dsflow_call *call,
     }
 }
 
-/* Row `r` of the whole vocabulary, from what all parts say, in their order. */
-static struct dsflow_head_stats whole_row(const struct dsflow_head_args *a,
-                                          const struct dsflow_head_stats *stats,
-                                          size_t r)
-{
-    const size_t rows = (size_t)a->tile.rows, parts = (size_t)a->parts;
-    struct dsflow_head_stats s = { stats[r].top, 0, 0 };
-
-    for (size_t p = 1; p < parts; p++)
-        s.top = fmax(s.top, stats[p * rows + r].top);
-    for (size_t p = 0; p < parts; p++) {
-        const struct dsflow_head_stats *part = &stats[p * rows + r];
-
-        s.sum += part->sum * exp(part->top - s.top);
-        s.target += part->target; /* all but one are 0 */
-    }
-    return s;
-}
-
-/* What the exponentials of block `b` are multiplied by, of a row whose sums are
- * `s`: the gradients of its logits. */
-static float factor(float top, const struct dsflow_head_stats *s, double scale)
-{
-    return (float)(exp((double)top - s->top) / s->sum * scale);
-}
-
 /* The exponentials of a row become gradients; column -1: its target is of
  * another part. */
 static void gradients_cpu(const struct dsflow_head_args *a, float *row,
@@ -159,8 +117,8 @@ static void gradients_cpu(const struct dsflow_head_args *a, float *row,
                           int64_t column, double scale)
 {
     for (size_t b = 0; b < dsf_head_blocks(&a->tile); b++)
-        dsf_scale(row + b * DSF_HEAD_COLUMNS, factor(tops[b], s, scale),
-                  block_columns(a, b));
+        dsf_scale(row + b * DSF_HEAD_COLUMNS,
+                  dsf_loss_factor(tops[b], s, scale), block_columns(a, b));
     if (column >= 0)
         row[column] -= (float)scale;
 }
@@ -179,21 +137,12 @@ static void gradients_narrow(const struct dsf_narrow_loops *loops,
         const size_t j = b * DSF_HEAD_COLUMNS, n = block_columns(a, b);
 
         loops->widen(row + j, block, n);
-        dsf_scale(block, factor(tops[b], s, scale), n);
+        dsf_scale(block, dsf_loss_factor(tops[b], s, scale), n);
         if (column >= 0 && (size_t)column / DSF_HEAD_COLUMNS == b)
             block[(size_t)column - j] =
                 (float)((exp(s->target - s->top) / s->sum - 1) * scale);
         loops->narrow(block, n, NULL, row + j, n, 1, n);
     }
-}
-
-/* What the gradient of a logit is multiplied by. */
-static double scale_of(const struct dsflow_call *call)
-{
-    const struct dsflow_head_args *a = call->args;
-    const struct dsflow_control *c = call->bufs[DSFLOW_HEAD_CONTROL].ptr;
-
-    return a->scale * (c != NULL ? c->loss_scale : 1);
 }
 
 /* The loss of all rows; the exponentials become the gradients of logits. */
@@ -204,21 +153,21 @@ static void finish(const struct dsflow_call *call, const float *tops,
     const struct dsflow_tile *t = &a->tile;
     const enum dsflow_dtype type = call->bufs[DSFLOW_HEAD_LOGITS].dtype;
     const size_t bytes = dsflow_dtype_bytes(type, t->vocab);
-    const int32_t *targets = targets_of(call);
-    const double scale = scale_of(call);
+    const int32_t *targets = dsf_targets_of(call);
+    const double scale = dsf_loss_scale_of(call);
     char *row = call->bufs[DSFLOW_HEAD_LOGITS].ptr;
     double loss = 0;
 
     for (size_t r = 0; r < (size_t)t->rows; r++, row += bytes) {
         const float *row_tops = tops + r * dsf_head_blocks(t);
         struct dsflow_head_stats s;
-        int64_t column = own_target(a, targets[r]);
+        int64_t column = dsf_own_target(a, targets[r]);
 
         if (targets[r] < 0) {
             memset(row, 0, bytes);
             continue;
         }
-        s = whole_row(a, stats, r);
+        s = dsf_whole_row(a, stats, r);
         if (dsf_is_narrow(type))
             gradients_narrow(dsf_narrow(type), a, (uint16_t *)(void *)row,
                              row_tops, &s, column, scale);

@@ -59,6 +59,7 @@ union segment_args {
     struct dsflow_out_args out;
     struct dsflow_mlp_args mlp;
     struct dsflow_head_args head;
+    struct dsf_head_columns_args columns;
     struct dsf_norm_args norm;
     struct dsf_residual_args residual;
 };
@@ -252,6 +253,7 @@ static void head(uint64_t *s, bool part, union segment_args *a)
         a->head.whole += dsf_any(s, 0, 40);
     a->head.parts = part ? dsf_any(s, 1, 5) : 1;
     a->head.scale = 0.25f;
+    a->columns.columns = dsf_any(s, 1, t->vocab);
 }
 
 static void norm(uint64_t *s, bool part, union segment_args *a)
@@ -355,11 +357,13 @@ static int fill_head(uint64_t *state, unsigned port, void *data, int64_t elems,
         return fill_gradients(state, data, elems, &a->head);
     if (port == DSFLOW_HEAD_TOPS)
         memset(data, 0, (size_t)elems * sizeof(float));
-    if (port != DSFLOW_HEAD_ALL_STATS)
+    if (port != DSFLOW_HEAD_ALL_STATS && port != DSFLOW_HEAD_SUMS)
         return port == DSFLOW_HEAD_TOPS;
+    /* Where logits are computed, none is far above the top. */
     for (int64_t i = 0; i < elems / DSF_HEAD_STATS; i++)
         stats[i] = (struct dsflow_head_stats){
-            .top = dsf_random_normal(state),
+            .top =
+                dsf_random_normal(state) + (port == DSFLOW_HEAD_SUMS ? 6 : 0),
             .sum = 1 + fabs(dsf_random_normal(state)),
         };
     return 1;
@@ -417,6 +421,12 @@ static const struct segment {
     { "residual", dsf_residual_needs, residual },
 };
 
+static bool has_gradients(const struct dsflow_op *op)
+{
+    return op->direction == DSFLOW_DIR_BACKWARD_WEIGHT ||
+           op == &dsf_op_head_backward_columns;
+}
+
 static const struct segment *segment_of(const struct dsflow_op *op)
 {
     const struct segment *s = segments;
@@ -465,8 +475,8 @@ static int make(const struct dsflow_op *op, uint64_t seed, bool part,
     *fresh = segment->choose == attention ? fresh_sums(&a.attention)
              : segment->choose == qkv && fills_keys(op, &a.qkv)
                  ? 1u << DSFLOW_QKV_KV
-             : op->direction == DSFLOW_DIR_BACKWARD_WEIGHT && seed & 1 ? ~0u
-                                                                       : 0;
+             : has_gradients(op) && seed & 1 ? ~0u
+                                             : 0;
     for (unsigned p = 0; p < op->nports; p++) {
         /* The control of a step is where losses are scaled only. */
         bool has = op->ports[p].name != NULL && need[p].rows > 0 &&

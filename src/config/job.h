@@ -92,6 +92,8 @@ struct dsf_job_batch { /* [batch] */
     int order;          /* enum dsf_order */
     int64_t tile;       /* tokens of a task; -1: auto */
     int64_t key_tiles;  /* tiles of keys that a task takes; -1: auto */
+    int64_t head_columns; /* of the vocabulary, of which a task has logits at a
+                             time; 0: all */
     int64_t in_flight;  /* micro-batches whose activations are kept; -1 auto */
 };
 

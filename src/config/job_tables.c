@@ -239,6 +239,12 @@ static const struct dsflow_option batch_options[] = {
                        "little of them; 1 on a GPU, with what takes the place "
                        "of attention, and where both windows or layouts and "
                        "sequence_groups are used. No bits depend on it"),
+    DSFLOW_OPTION_INT(
+        BATCH, head_columns, "0", 0, 1048576,
+        "columns of the vocabulary, a multiple of 16, of which a "
+        "task of the head has logits at a time: they are computed "
+        "once more for the gradients; 0: all of them. It decides "
+        "the order of sums, and so the last bits"),
     DSFLOW_OPTION_AUTO(BATCH, in_flight, "\"auto\"", 1, 65536,
                        "micro-batches whose activations are in memory; auto: "
                        "workers + 1",

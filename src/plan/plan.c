@@ -127,6 +127,12 @@ static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
         status = dsf_plan_check_sequence(plan, err);
     if (status < 0)
         return status;
+    if (job->batch.head_columns % 16 != 0)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "head_columns",
+                            "%lld: expected a multiple of 16, such as %lld",
+                            (long long)job->batch.head_columns,
+                            (long long)(job->batch.head_columns + 15) / 16 *
+                                16);
     dsf_plan_cut_tiles(plan);
     if (plan->ntiles > INT16_MAX)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "tile",

@@ -11,15 +11,23 @@ static int64_t div_up(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
+/* Columns of a part of the vocabulary, of the largest. */
+static int64_t part_columns(const struct dsflow_plan *plan)
+{
+    const struct dsf_dims *dims = &plan->model->dims;
+
+    return div_up(dims->vocab_rows / dims->vocab_step, plan->nparts) *
+           dims->vocab_step;
+}
+
 /* Bytes of the logits of a row; of a part of the vocabulary, the largest. */
 static int64_t logit_bytes(const struct dsflow_plan *plan)
 {
-    const struct dsf_dims *dims = &plan->model->dims;
-    const int64_t steps = dims->vocab_rows / dims->vocab_step;
     const bool narrow = dsf_job_is(plan->job, "precision.compute != fp32 and "
                                               "precision.head = compute");
 
-    return div_up(steps, plan->nparts) * dims->vocab_step * (narrow ? 2 : 4);
+    return (plan->head_columns > 0 ? plan->head_columns : part_columns(plan)) *
+           (narrow ? 2 : 4);
 }
 
 /* Rows of which the logits are not too many at a time, in multiples of 16 (as
@@ -105,9 +113,13 @@ static void cut_sequences(struct dsflow_plan *plan, int64_t rows)
 
 void dsf_plan_cut_tiles(struct dsflow_plan *plan)
 {
-    const int64_t tile = plan->job->batch.tile, most = most_rows(plan);
+    const int64_t tile = plan->job->batch.tile;
+    const int64_t columns = plan->job->batch.head_columns;
+    int64_t most;
     int32_t n;
 
+    plan->head_columns = columns < part_columns(plan) ? (int32_t)columns : 0;
+    most = most_rows(plan);
     cut_sequences(plan, tile < 0 ? auto_tile(plan) : tile);
     n = plan->ntiles;
     for (int32_t t = 0; t < n && plan->nparts == 1; t++)

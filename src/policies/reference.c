@@ -245,6 +245,24 @@ static bool sees(const struct step *s, int l,
            dsf_plan_sees(s->plan, l, segment, t, k);
 }
 
+/* The tasks of a segment, forward and back; where one does all of the second,
+ * `weight` is NULL. */
+struct ops {
+    const struct dsflow_op *forward, *input, *weight;
+};
+static struct ops ops_of(const struct step *s,
+                         const struct dsflow_segment *segment)
+{
+    const struct dsf_segment_hooks *hooks = segment->hooks;
+
+    if (s->plan->head_columns > 0 && hooks != NULL &&
+        hooks->forward_columns != NULL)
+        return (struct ops){ hooks->forward_columns, hooks->backward_columns,
+                             NULL };
+    return (struct ops){ segment->forward, segment->backward_input,
+                         segment->backward_weight };
+}
+
 /* Tile or slice `t` through layer `l`. */
 static void forward_layer(struct step *s, int l, int t)
 {
@@ -254,7 +272,8 @@ static void forward_layer(struct step *s, int l, int t)
         for (int k = dsf_plan_first_seen(s->plan, l, segments[i], t); k <= t;
              k++)
             if (sees(s, l, segments[i], t, k))
-                dsf_step_emit_segment(s, l, i, segments[i]->forward, t, k);
+                dsf_step_emit_segment(s, l, i, ops_of(s, segments[i]).forward,
+                                      t, k);
 }
 
 static void load_rows(struct step *s, dsflow_data_id cursor, int t)
@@ -297,14 +316,14 @@ static void backward_tile(struct step *s, int l, int t)
 
     for (unsigned i = count(segments); i-- > 0;) {
         const struct dsflow_segment *segment = segments[i];
-
+        const struct ops ops = ops_of(s, segment);
         const int first = dsf_plan_first_seen(s->plan, l, segment, t);
 
-        for (int k = t; k >= first && segment->backward_input != NULL; k--)
+        for (int k = t; k >= first && ops.input != NULL; k--)
             if (sees(s, l, segment, t, k))
-                dsf_step_emit_segment(s, l, i, segment->backward_input, t, k);
-        if (segment->backward_weight != NULL)
-            dsf_step_emit_segment(s, l, i, segment->backward_weight, t, t);
+                dsf_step_emit_segment(s, l, i, ops.input, t, k);
+        if (ops.weight != NULL)
+            dsf_step_emit_segment(s, l, i, ops.weight, t, t);
     }
 }
 

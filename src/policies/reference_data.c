@@ -204,6 +204,7 @@ struct dsflow_site dsf_step_site(const struct step *s, int l,
     site.tile.nseq = tile->nseq;
     site.tile.pos = tile->pos;
     site.padding = site.tile.vocab - s->model->dims.vocab;
+    site.columns = plan->head_columns;
     for (unsigned u = 0; dsf_segment_unit(segment, u) != NULL; u++)
         site.at[u] =
             s->model->units[dsf_model_unit(s->model, l, segment, u)].at;

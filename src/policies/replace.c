@@ -11,6 +11,8 @@
 
 #include "segments/segment.h"
 
+#include <string.h>
+
 /* Where losses are scaled, the head multiplies gradients by what control says.
  */
 static int check_head(const struct dsf_job *job, struct dsflow_err *err)
@@ -35,6 +37,13 @@ static int replace_decide(void *part, struct dsflow_plan *plan,
     for (unsigned i = 0; (name = dsf_segment_name(i)) != NULL; i++)
         if (dsf_job_segment(plan->job, name, err) == NULL)
             return DSFLOW_EINVAL;
+    if (plan->head_columns > 0 &&
+        strcmp(dsf_job_replacing(plan->job, "head"), "builtin") != 0)
+        return dsf_job_fail(
+            plan->job, err, DSFLOW_EINVAL, "batch", "head_columns",
+            "%d: \"%s\" (model.head) has all logits at a time: "
+            "expected 0",
+            (int)plan->head_columns, dsf_job_replacing(plan->job, "head"));
     return check_head(plan->job, err);
 }
 

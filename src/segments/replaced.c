@@ -187,8 +187,10 @@ const struct dsflow_op *dsf_job_op(const struct dsf_job *job,
     old = job != NULL ? dsf_segment_of_op(op) : NULL;
     if (old == NULL || replaced(old->name) != old)
         return op;
-    while (dsf_segment_op(old, at) != op)
+    while (at < DSF_SEGMENT_OPS && dsf_segment_op(old, at) != op)
         at++;
+    if (at == DSF_SEGMENT_OPS) /* in columns: nothing takes its place */
+        return op;
     s = dsf_job_segment(job, old->name, NULL);
     return s != NULL && dsf_segment_op(s, at) != NULL ? dsf_segment_op(s, at)
                                                       : op;

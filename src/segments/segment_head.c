@@ -24,6 +24,8 @@ static void fill(const struct dsflow_site *site, void *args)
 {
     const int64_t *norm = site->at[DSF_HEAD_UNIT_NORM];
 
+    if (site->columns > 0)
+        ((struct dsf_head_columns_args *)args)->columns = site->columns;
     *(struct dsflow_head_args *)args = (struct dsflow_head_args){
         .tile = site->tile,
         .w = site->at[DSF_HEAD_UNIT_W][DSF_HEAD_W],
@@ -82,6 +84,16 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
     return 0;
 }
 
+static uint32_t fill_columns(int32_t parts, int32_t t,
+                             const struct dsf_part *part,
+                             const struct dsf_part *shared, const void *whole,
+                             void *args)
+{
+    ((struct dsf_head_columns_args *)args)->columns =
+        ((const struct dsf_head_columns_args *)whole)->columns;
+    return fill_part(parts, t, part, shared, whole, args);
+}
+
 #define VOCAB .cut = DSFLOW_CUT_VOCAB
 #define EVERY .cut = DSFLOW_CUT_EVERY
 #define ROWS  .cut = DSFLOW_CUT_ROWS
@@ -104,6 +116,7 @@ static const struct dsflow_segment_port ports[] = {
     [DSFLOW_HEAD_GRAD] = { "grad", DSFLOW_FROM_GRADIENTS, W },
     [DSFLOW_HEAD_NORM_GRAD] = { "norm_grad", DSFLOW_FROM_GRADIENTS, NORM },
     [DSFLOW_HEAD_CONTROL] = { "control", DSFLOW_FROM_CONTROL, ONE },
+    [DSFLOW_HEAD_SUMS] = { "sums", DSFLOW_FROM_LOGITS, EVERY },
 };
 
 static const struct dsflow_op_rules rules[] = {
@@ -118,14 +131,14 @@ static const struct dsflow_op_rules rules[] = {
                  { DSFLOW_HEAD_TOPS, DSFLOW_REF_TOPS },
                  { DSFLOW_HEAD_CONTROL, DSFLOW_LEFT_OUT }),
         DSFLOW_GATHER(DSFLOW_REF_ALL, DSFLOW_REF_STATS),
-        DSF_OTHER(head_loss, fill_part, DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
-                  { DSFLOW_HEAD_BATCH, DSFLOW_REF_OWN + DSFLOW_HEAD_BATCH },
-                  { DSFLOW_HEAD_LOGITS, DSFLOW_REF_OWN + DSFLOW_HEAD_LOGITS },
-                  { DSFLOW_HEAD_LOSS, DSFLOW_REF_OWN + DSFLOW_HEAD_LOSS },
-                  { DSFLOW_HEAD_TOPS, DSFLOW_REF_TOPS },
-                  { DSFLOW_HEAD_ALL_STATS, DSFLOW_REF_ALL },
-                  { DSFLOW_HEAD_CONTROL,
-                    DSFLOW_REF_OWN + DSFLOW_HEAD_CONTROL }) } },
+        DSF_OTHER(
+            head_loss, fill_part, DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
+            { DSFLOW_HEAD_BATCH, DSFLOW_REF_OWN + DSFLOW_HEAD_BATCH },
+            { DSFLOW_HEAD_LOGITS, DSFLOW_REF_OWN + DSFLOW_HEAD_LOGITS },
+            { DSFLOW_HEAD_LOSS, DSFLOW_REF_OWN + DSFLOW_HEAD_LOSS },
+            { DSFLOW_HEAD_TOPS, DSFLOW_REF_TOPS },
+            { DSFLOW_HEAD_ALL_STATS, DSFLOW_REF_ALL },
+            { DSFLOW_HEAD_CONTROL, DSFLOW_REF_OWN + DSFLOW_HEAD_CONTROL }) } },
     { &dsf_op_head_backward_input,
       { DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
                  { DSFLOW_HEAD_X, DSFLOW_LEFT_OUT },
@@ -144,6 +157,35 @@ static const struct dsflow_op_rules rules[] = {
                  { DSFLOW_HEAD_DNORM, DSFLOW_LEFT_OUT },
                  { DSFLOW_HEAD_NORM_GRAD, DSFLOW_LEFT_OUT }),
         DSFLOW_NORM_WEIGHT(DSFLOW_HEAD_DNORM, DSFLOW_HEAD_NORM_GRAD) } },
+    { &dsf_op_head_forward_columns,
+      { DSFLOW_NORM_ROWS(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM),
+        DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
+        DSF_PART(fill_columns, DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
+                 { DSFLOW_HEAD_X, DSFLOW_REF_X },
+                 { DSFLOW_HEAD_NORM, DSFLOW_LEFT_OUT },
+                 { DSFLOW_HEAD_LOSS, DSFLOW_LEFT_OUT },
+                 { DSFLOW_HEAD_STATS, DSFLOW_REF_STATS },
+                 { DSFLOW_HEAD_SUMS, DSFLOW_LEFT_OUT }),
+        DSFLOW_GATHER(DSFLOW_REF_ALL, DSFLOW_REF_STATS),
+        DSF_OTHER(head_loss_columns, fill_columns,
+                  DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
+                  { DSFLOW_HEAD_BATCH, DSFLOW_REF_OWN + DSFLOW_HEAD_BATCH },
+                  { DSFLOW_HEAD_LOSS, DSFLOW_REF_OWN + DSFLOW_HEAD_LOSS },
+                  { DSFLOW_HEAD_ALL_STATS, DSFLOW_REF_ALL },
+                  { DSFLOW_HEAD_SUMS, DSFLOW_REF_OWN + DSFLOW_HEAD_SUMS }) } },
+    { &dsf_op_head_backward_columns,
+      { DSFLOW_NORM_ROWS(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM),
+        DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
+        DSF_PART(fill_columns, DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
+                 { DSFLOW_HEAD_X, DSFLOW_REF_X },
+                 { DSFLOW_HEAD_NORM, DSFLOW_LEFT_OUT },
+                 { DSFLOW_HEAD_DX, DSFLOW_REF_Y },
+                 { DSFLOW_HEAD_DNORM, DSFLOW_LEFT_OUT },
+                 { DSFLOW_HEAD_NORM_GRAD, DSFLOW_LEFT_OUT }),
+        DSFLOW_SCATTER(DSFLOW_REF_R, DSFLOW_REF_Y),
+        DSFLOW_NORM_BACK(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM, DSFLOW_HEAD_DX,
+                         DSFLOW_HEAD_DNORM),
+        DSFLOW_NORM_WEIGHT(DSFLOW_HEAD_DNORM, DSFLOW_HEAD_NORM_GRAD) } },
     { .op = NULL },
 };
 
@@ -153,6 +195,8 @@ static const struct dsf_segment_hooks hooks = {
     .own = own,
     .share = share,
     .of_model = true,
+    .forward_columns = &dsf_op_head_forward_columns,
+    .backward_columns = &dsf_op_head_backward_columns,
 };
 
 DSF_SEGMENT(head, HEAD, .summary = "norm, logits and their loss",

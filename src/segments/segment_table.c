@@ -133,6 +133,13 @@ const struct dsflow_op *dsf_segment_op(const struct dsflow_segment *s,
     return ops[i];
 }
 
+static bool is_in_columns(const struct dsflow_segment *s,
+                          const struct dsflow_op *op)
+{
+    return s->hooks != NULL && (op == s->hooks->forward_columns ||
+                                op == s->hooks->backward_columns);
+}
+
 const struct dsflow_segment *dsf_segment_of_op(const struct dsflow_op *op)
 {
     const struct dsf_registered *all;
@@ -143,7 +150,8 @@ const struct dsflow_segment *dsf_segment_of_op(const struct dsflow_op *op)
 
         if (s->replaces == NULL &&
             (op == s->forward || op == s->hidden || op == s->backward_input ||
-             op == s->backward_weight || op == s->logits))
+             op == s->backward_weight || op == s->logits ||
+             is_in_columns(s, op)))
             return s;
     }
     return NULL;

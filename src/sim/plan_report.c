@@ -69,6 +69,12 @@ static void print_head(const struct dsflow_plan *plan,
         fprintf(out, "head    %d slices of up to %lld tokens: %s of logits\n",
                 plan->nslices, (long long)dsf_plan_head_rows(plan),
                 dsf_size_text((double)dsf_plan_logits_bytes(plan)).s);
+    if (plan->head_columns > 0)
+        fprintf(out,
+                "head    %d columns of the vocabulary at a time: %s of logits "
+                "in the scratch of a worker\n",
+                plan->head_columns,
+                dsf_size_text((double)dsf_plan_logits_bytes(plan)).s);
     if (plan->nranks > 1)
         fprintf(out, "mesh    %s: %d ranks\n", dsf_mesh_text(&plan->mesh).s,
                 plan->nranks);

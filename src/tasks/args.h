@@ -246,6 +246,7 @@ struct dsf_ratio_args {
 
 #include "tasks/columns_args.h"
 #include "tasks/compress_args.h"
+#include "tasks/head_columns_args.h"
 #include "tasks/heads_args.h"
 #include "tasks/onebit_args.h"
 #include "tasks/onebit_lamb_args.h"

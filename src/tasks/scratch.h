@@ -3,6 +3,7 @@
 #ifndef DSF_TASKS_SCRATCH_H
 #define DSF_TASKS_SCRATCH_H
 
+#include <stdbool.h>
 #include <dsflow/op.h>
 #include "kernels/narrow.h"
 #include "tasks/tile.h"
@@ -81,6 +82,32 @@ struct dsf_scratch dsf_qkv_scratch(enum dsflow_direction direction,
                                    const struct dsflow_qkv_args *a);
 struct dsf_scratch dsf_mlp_up_scratch(const struct dsf_mlp_up_args *a);
 struct dsf_scratch dsf_project_scratch(const struct dsf_project_args *a);
+/* Of the head in columns: where the parts begin, and all of them, in bytes. */
+struct dsf_head_columns_room {
+    size_t sums;   /* double [rows], of a block of columns, … */
+    size_t tops;   /* float [rows] */
+    size_t normed; /* rows of x, of the task's type; of the whole */
+    size_t block;  /* float [rows][block]; back in fp32 they are in `logits` */
+    size_t logits; /* [rows][columns], of the task's type; back */
+    size_t dx;     /* float [rows][width]; back */
+    size_t product, rows; /* as in dsf_narrow_call */
+    size_t bytes;
+};
+struct dsf_head_columns_room
+dsf_head_columns_room(const struct dsf_head_columns_args *a,
+                      enum dsflow_dtype type, enum dsflow_dtype grad,
+                      bool back);
+
+/* Columns that the head takes at a time, and those of a block of them. */
+static inline size_t dsf_head_columns(const struct dsf_head_columns_args *a)
+{
+    return dsf_least((size_t)a->columns, (size_t)a->head.tile.vocab);
+}
+static inline size_t dsf_head_block(const struct dsf_head_columns_args *a)
+{
+    return dsf_least(dsf_head_columns(a), DSF_HEAD_COLUMNS);
+}
+
 /* Of head.forward, before that of its notes (tile.h); and of the others. */
 struct dsf_scratch dsf_head_block_scratch(const struct dsflow_head_args *a);
 struct dsf_scratch dsf_head_products(enum dsflow_direction direction,

@@ -74,6 +74,8 @@ int dsf_head_needs(const struct dsflow_op *op, const void *args,
         need[DSFLOW_HEAD_TOPS] = dsf_rows_of(t, dsf_head_blocks(t));
         need[DSFLOW_HEAD_ALL_STATS] = stats_of(t, a->parts);
     }
+    if (whole || !dsf_is_optional(op, DSFLOW_HEAD_SUMS))
+        need[DSFLOW_HEAD_SUMS] = stats_of(t, 1);
     need[DSFLOW_HEAD_CONTROL] = (struct dsflow_need){
         1, sizeof(struct dsflow_control), DSFLOW_BYTES
     };

@@ -14,6 +14,12 @@
     OP(serve_mean)                                                             \
     OP(local_settle)
 
+/* Of the head in columns. */
+#define DSF_HEAD_COLUMNS_OPS(OP)                                               \
+    OP(head_forward_columns)                                                   \
+    OP(head_loss_columns)                                                      \
+    OP(head_backward_columns)
+
 /* All of them, in the order of lists. BARE: it has no codelet. No executor runs
  * collectives, and no worker messages. */
 #define DSF_OPS(OP, BARE)                                                      \
@@ -28,7 +34,8 @@
         OP(out_backward_input) OP(out_backward_weight) OP(mlp_forward) OP(     \
             mlp_hidden) OP(mlp_backward_input) OP(mlp_backward_weight)         \
             OP(head_forward) OP(head_loss) OP(head_backward_input) OP(         \
-                head_backward_weight) OP(head_logits) OP(norm_forward)         \
+                head_backward_weight) OP(head_logits)                          \
+                DSF_HEAD_COLUMNS_OPS(OP) OP(norm_forward)                      \
                 OP(norm_backward_input) OP(norm_backward_weight) OP(           \
                     residual_forward) OP(residual_backward_weight) OP(mlp_up)  \
                     OP(project) OP(columns) OP(begin) OP(square) OP(sum) OP(   \

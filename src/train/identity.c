@@ -233,6 +233,7 @@ static void list_plan(const struct dsf_session *s, struct dsf_identity *of)
         open_key(of, bits, "zero.reduce");
         list_axes(NULL, of);
         open_key(of, bits, "batch.tile");
+        open_key(of, bits, "batch.head_columns");
         return;
     }
     add(of, DSF_EFFECT_TEXT, "batch.sequence", "%d", plan->sequence);
@@ -242,6 +243,7 @@ static void list_plan(const struct dsf_session *s, struct dsf_identity *of)
     add(of, bits, "zero.reduce", "%s", plan->reduce_micro ? "micro" : "step");
     list_axes(&plan->mesh, of);
     add(of, bits, "batch.tile", "%d to a micro-batch", plan->ntiles);
+    add(of, bits, "batch.head_columns", "%d", plan->head_columns);
 }
 
 /* Files, what is in them, and what of it is for validation. */
@@ -403,18 +405,25 @@ static const struct {
 /* Keys that came later, with what all checkpoints of before are of. */
 static const struct {
     const char *key, *value;
-} came_later[] = {
-    { "precision.compute", "fp32" },  { "precision.tf32", "false" },
-    { "precision.head", "fp32" },     { "precision.gradients", "fp32" },
-    { "precision.master", "true" },   { "model.window", "0" },
-    { "model.window_layers", "all" }, { "compress.gradients", "none" },
-    { "compress.params", "none" },    { "compress.block", "auto" },
-    { "compress.keep", "16384" },     { "compress.error", "none" },
-    { "compress.error_beta", "0.8" }, { "compress.error_reset", "1024" },
-    { "compress.node", "0" },         { "batch.sequence_groups", "1" },
-    { "sparse_attention.mode", "dense" },
-    { "compress.embedding", "dense" }
-};
+} came_later[] = { { "precision.compute", "fp32" },
+                   { "precision.tf32", "false" },
+                   { "precision.head", "fp32" },
+                   { "precision.gradients", "fp32" },
+                   { "precision.master", "true" },
+                   { "model.window", "0" },
+                   { "model.window_layers", "all" },
+                   { "compress.gradients", "none" },
+                   { "compress.params", "none" },
+                   { "compress.block", "auto" },
+                   { "compress.keep", "16384" },
+                   { "compress.error", "none" },
+                   { "compress.error_beta", "0.8" },
+                   { "compress.error_reset", "1024" },
+                   { "compress.node", "0" },
+                   { "batch.sequence_groups", "1" },
+                   { "sparse_attention.mode", "dense" },
+                   { "batch.head_columns", "0" },
+                   { "compress.embedding", "dense" } };
 
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,
                       struct dsflow_err *err)

@@ -103,6 +103,20 @@ const char *const mesh_trials[] = {
     "gpt2 batch.micro=2 batch.tile=64 logits=1 " ALL_NVME,
     "llama batch.micro=2 mesh.tensor=2 mesh.data=2 logits=4096",
 
+    /* Some columns of the vocabulary at a time: of what tensor ranks have, too.
+     */
+    "gpt2 batch.head_columns=32 mesh.data=2 mesh.pipeline=2 zero.stage=3",
+    "llama batch.head_columns=16 model.tied=true mesh.pipeline=2 "
+    "pipeline.schedule=zero_bubble recompute.what=block" FEW,
+    "gpt2 batch.head_columns=64 " HALVED
+    "zero.stage=2 mesh.data=2 " ALL_CPU FEW,
+    "llama batch.head_columns=48 precision.compute=fp16 mesh.sequence=2 "
+    "mesh.data=2" FEW,
+    "llama batch.head_columns=16 mesh.tensor=4 model.tied=true zero.stage=1 "
+    "mesh.data=2" FEW,
+    "gpt2 batch.head_columns=32 mesh.tensor=2 mesh.pipeline=2 "
+    "precision.compute=bf16 logits=1" FEW,
+
     /* Pipelines. */
     "gpt2 mesh.pipeline=2",
     "gpt2 mesh.pipeline=2 pipeline.schedule=gpipe",
@@ -817,6 +831,8 @@ char *random_trial(struct dice *d, bool on_gpus)
             PICK(d, "1", "2", "4"), PICK(d, "fp32", "fp32", "bf16", "int8"));
     if (on_gpus && roll(d, 2))
         ADD(" logits=%s", PICK(d, "1", "14000"));
+    if (roll(d, 8) == 0)
+        ADD(" batch.head_columns=%s", PICK(d, "16", "48", "64"));
 #undef ADD
     return text;
 }

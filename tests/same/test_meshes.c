@@ -47,11 +47,12 @@ static bool on_gpus;
 
 /* Keys that say how sums are grouped, or what is computed at all. */
 static const char *const counts[] = {
-    "batch.groups", "batch.micro",  "batch.sequence", "batch.tile",
-    "job.steps",    "model.",       "optimizer.",     "zero.reduce",
-    "precision.",   "shrink.",      "lamb.",          "muon.",
-    "onebit_adam.", "onebit_lamb.", "compress.",      "sparse_attention.",
-    "zeroone_adam.",
+    "batch.groups",      "batch.micro",   "batch.sequence",
+    "batch.tile",        "job.steps",     "model.",
+    "optimizer.",        "zero.reduce",   "precision.",
+    "shrink.",           "lamb.",         "muon.",
+    "onebit_adam.",      "onebit_lamb.",  "compress.",
+    "sparse_attention.", "zeroone_adam.", "batch.head_columns",
 };
 
 /* But for those of them that only say what is sent: where gradients are coded,

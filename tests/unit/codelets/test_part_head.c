@@ -41,10 +41,10 @@ static struct head head_new(struct dsflow_tile t)
 
 static void head_free(struct head *l)
 {
-    struct tensor *all[] = { &l->x,      &l->norm,      &l->weight, &l->batch,
-                             &l->logits, &l->loss,      &l->dx,     &l->dnorm,
-                             &l->grad,   &l->norm_grad, &l->xn,
-                             &l->control };
+    struct tensor *all[] = {
+        &l->x,  &l->norm,  &l->weight, &l->batch,     &l->logits, &l->loss,
+        &l->dx, &l->dnorm, &l->grad,   &l->norm_grad, &l->xn,     &l->control
+    };
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         tensor_free(all[i]);
@@ -205,6 +205,114 @@ static void check_head(struct head *whole, int32_t nparts)
     tensor_free(&grad);
 }
 
+/* What the whole gives, `columns` at a time: in `part` tensor ranks' parts,
+ * each of some of the vocabulary. */
+static void check_columns(struct head *whole, int32_t nparts, int32_t columns)
+{
+    enum { MOST = 3 };
+    const struct dsflow_tile *t = &whole->args.tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t each = rows * sizeof(struct dsflow_head_stats) / sizeof(float);
+    struct tensor all = tensor_unset(each * (size_t)nparts);
+    struct tensor stats = tensor_unset(each), sums = tensor_unset(each);
+    struct tensor loss = tensor_unset(2), dxn = tensor_zero(whole->x.n);
+    struct tensor one = tensor_unset(dxn.n), dx = tensor_unset(dxn.n);
+    struct tensor dnorm = tensor_unset(2 * width);
+    const struct dsf_norm_args norm = { *t, 0, -1, 0 };
+    struct dsf_head_columns_args a[MOST];
+    struct part parts[MOST];
+    int32_t first = 0;
+
+    for (int32_t p = 0; p < nparts; p++) {
+        int32_t n = t->vocab / nparts + (p < t->vocab % nparts);
+
+        parts[p] = part_new(whole, nparts, first, n);
+        a[p] = (struct dsf_head_columns_args){ parts[p].args, columns, 0 };
+        RUN(&dsf_codelet_head_forward_columns, &a[p],
+            { DSFLOW_HEAD_X, &whole->xn },
+            { DSFLOW_HEAD_WEIGHT, &parts[p].weight },
+            { DSFLOW_HEAD_BATCH, &whole->batch },
+            { DSFLOW_HEAD_STATS, &stats });
+        memcpy(all.f + each * (size_t)p, stats.f, each * sizeof(float));
+        first += n;
+    }
+    RUN(&dsf_codelet_head_loss_columns, &a[0],
+        { DSFLOW_HEAD_BATCH, &whole->batch }, { DSFLOW_HEAD_ALL_STATS, &all },
+        { DSFLOW_HEAD_LOSS, &loss }, { DSFLOW_HEAD_SUMS, &sums });
+    assert_true(fabs(number(&loss) - number(&whole->loss)) <=
+                1e-7 * fabs(number(&whole->loss)));
+    for (int32_t p = 0; p < nparts; p++) {
+        const size_t vocab = (size_t)a[p].head.tile.vocab;
+
+        forget(&parts[p].grad);
+        RUN_FRESH(1u << DSFLOW_HEAD_GRAD, &dsf_codelet_head_backward_columns,
+                  &a[p], { DSFLOW_HEAD_X, &whole->xn },
+                  { DSFLOW_HEAD_WEIGHT, &parts[p].weight },
+                  { DSFLOW_HEAD_BATCH, &whole->batch },
+                  { DSFLOW_HEAD_SUMS, &sums }, { DSFLOW_HEAD_DX, &one },
+                  { DSFLOW_HEAD_GRAD, &parts[p].grad },
+                  { DSFLOW_HEAD_CONTROL, &whole->control });
+        add_floats(dxn.f, one.f, one.n);
+        assert_like(parts[p].grad.f + 16,
+                    whole->grad.f + (size_t)a[p].head.first * width,
+                    vocab * width, 2);
+        part_free(&parts[p]);
+    }
+    RUN(&dsf_codelet_norm_backward_input, &norm, { DSFLOW_NORM_DY, &dxn },
+        { DSFLOW_NORM_X, &whole->x }, { DSFLOW_NORM_UNIT, &whole->norm },
+        { DSFLOW_NORM_DX, &dx }, { DSFLOW_NORM_DNORM, &dnorm });
+    assert_like(dx.f, whole->dx.f, dx.n, 2);
+    tensor_free(&all);
+    tensor_free(&stats);
+    tensor_free(&sums);
+    tensor_free(&loss);
+    tensor_free(&dxn);
+    tensor_free(&one);
+    tensor_free(&dx);
+    tensor_free(&dnorm);
+}
+
+/* The same of one rank, with its norm: to gradients that have contents. */
+static void check_whole_columns(struct head *whole, int32_t columns)
+{
+    const struct dsf_head_columns_args a = { whole->args, columns, 0 };
+    const size_t rows = (size_t)a.head.tile.rows;
+    struct tensor sums =
+        tensor_unset(rows * sizeof(struct dsflow_head_stats) / sizeof(float));
+    struct tensor loss = tensor_unset(2), dx = tensor_unset(whole->dx.n);
+    struct tensor dnorm = tensor_unset(whole->dnorm.n);
+    struct tensor grad = tensor_copy(&whole->grad);
+    struct tensor norm_grad = tensor_copy(&whole->norm_grad);
+
+    RUN(&dsf_codelet_head_forward_columns, &a, { DSFLOW_HEAD_X, &whole->x },
+        { DSFLOW_HEAD_NORM, &whole->norm },
+        { DSFLOW_HEAD_WEIGHT, &whole->weight },
+        { DSFLOW_HEAD_BATCH, &whole->batch }, { DSFLOW_HEAD_LOSS, &loss },
+        { DSFLOW_HEAD_SUMS, &sums });
+    assert_true(fabs(number(&loss) - number(&whole->loss)) <=
+                1e-7 * fabs(number(&whole->loss)));
+    RUN(&dsf_codelet_head_backward_columns, &a, { DSFLOW_HEAD_X, &whole->x },
+        { DSFLOW_HEAD_NORM, &whole->norm },
+        { DSFLOW_HEAD_WEIGHT, &whole->weight },
+        { DSFLOW_HEAD_BATCH, &whole->batch }, { DSFLOW_HEAD_SUMS, &sums },
+        { DSFLOW_HEAD_DX, &dx }, { DSFLOW_HEAD_DNORM, &dnorm },
+        { DSFLOW_HEAD_GRAD, &grad }, { DSFLOW_HEAD_NORM_GRAD, &norm_grad },
+        { DSFLOW_HEAD_CONTROL, &whole->control });
+    for (size_t i = 0; i < grad.n; i++)
+        grad.f[i] /= 2;
+    for (size_t i = 0; i < norm_grad.n; i++)
+        norm_grad.f[i] /= 2;
+    assert_like(dx.f, whole->dx.f, dx.n, 2);
+    assert_like(grad.f, whole->grad.f, grad.n, 2);
+    assert_like(norm_grad.f, whole->norm_grad.f, norm_grad.n, 2);
+    tensor_free(&sums);
+    tensor_free(&loss);
+    tensor_free(&dx);
+    tensor_free(&dnorm);
+    tensor_free(&grad);
+    tensor_free(&norm_grad);
+}
+
 static const struct dsflow_tile shape = { .rows = 7,
                                           .nseq = 1,
                                           .width = 24,
@@ -227,6 +335,11 @@ static void check_vocab(int32_t vocab, int32_t rows)
     t.rows = rows;
     whole = head_new(t);
     run_whole(&whole);
+    for (int32_t columns = 3; columns < 2 * vocab; columns *= 5) {
+        check_whole_columns(&whole, columns);
+        check_columns(&whole, 1, columns);
+        check_columns(&whole, 3, columns);
+    }
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
         check_head(&whole, parts[i]);
     head_free(&whole);
@@ -255,6 +368,8 @@ static void a_distant_maximum_in_another_part_is_no_trouble(void **state)
     for (size_t i = 0; i < whole.weight.n; i++)
         whole.weight.f[i] *= i / 24 == 4321 ? 1000 : i < 48000 ? 1 : 100;
     run_whole(&whole);
+    check_columns(&whole, 1, 1024);
+    check_columns(&whole, 2, 4000);
     check_head(&whole, 1);
     check_head(&whole, 2);
     check_head(&whole, 5);
@@ -271,6 +386,7 @@ static void what_does_not_agree_is_refused(void **state)
                                   .scale = 1 };
     size_t elems[] = { 168, 0, 6216, 14, 1813, 0, 21, 7 };
     size_t sizes[] = { 14, 1813, 1, 7, 42 };
+    const size_t columns[] = { 14, 1, 42, 21 };
     struct dsflow_err err;
 
     assert_int_equal(check_elems(&dsf_op_head_forward, elems, 8, &a, &err), 0);
@@ -295,6 +411,17 @@ static void what_does_not_agree_is_refused(void **state)
                      DSFLOW_EINVAL);
     assert_string_equal(err.msg,
                         "head.forward: scale: inf: expected a finite number");
+    a.scale = 1;
+    assert_int_equal(check_elems(&dsf_op_head_loss_columns, columns, 4,
+                                 &(struct dsf_head_columns_args){ a, 16, 0 },
+                                 &err),
+                     0);
+    assert_int_equal(check_elems(&dsf_op_head_loss_columns, columns, 4,
+                                 &(struct dsf_head_columns_args){ a, 0, 0 },
+                                 &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg,
+                        "head.loss_columns: columns: 0: expected 1 or more");
 }
 
 int main(void)

@@ -229,6 +229,36 @@ static void the_head_works_on_slices_where_logits_are_many(void **state)
     done(&f);
 }
 
+static void of_the_vocabulary_there_are_some_columns_at_a_time(void **state)
+{
+    struct fixture f;
+
+    if (cut(&f, "sequences = 2\nmicro = 1\ntile = 64\nhead_columns = 48") < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->head_columns, 48);
+    assert_int_equal(dsf_plan_logits_bytes(f.plan), 64 * 48 * 4);
+    done(&f);
+    /* All of them are no part. */
+    if (cut(&f, "sequences = 2\nmicro = 1\nhead_columns = 112") < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->head_columns, 0);
+    done(&f);
+    /* Tiles are cut where these are too many, and not all. */
+    if (cut_in(&f,
+               "sequences = 10\nmicro = 5\nsequence = 100\n"
+               "head_columns = 48",
+               2, 512 * 48 * 4) < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->nslices, 0);
+    done(&f);
+    assert_int_equal(cut(&f, "sequences = 2\nmicro = 1\nhead_columns = 50"),
+                     DSFLOW_EINVAL);
+    assert_string_equal(f.err.msg,
+                        "job.toml:17: batch: head_columns: 50: expected a "
+                        "multiple of 16, such as 64");
+    done(&f);
+}
+
 static void where_logits_are_few_the_head_works_on_tiles(void **state)
 {
     struct fixture f;
@@ -279,6 +309,7 @@ int main(void)
         cmocka_unit_test(rings_are_no_longer_than_the_step),
         cmocka_unit_test(a_tile_of_a_gpu_is_the_micro_batch),
         cmocka_unit_test(the_head_works_on_slices_where_logits_are_many),
+        cmocka_unit_test(of_the_vocabulary_there_are_some_columns_at_a_time),
         cmocka_unit_test(where_logits_are_few_the_head_works_on_tiles),
         cmocka_unit_test(of_tensor_ranks_tiles_are_small),
     };

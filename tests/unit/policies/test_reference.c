@@ -270,6 +270,24 @@ static uint64_t most_bytes(const struct fixture *f, const char *begins)
     return most;
 }
 
+/* No data has logits then, and a task less gives gradients. */
+static void of_columns_of_the_head_there_is_no_data(void **state)
+{
+    static const char columns[] = "[batch]\nsequences = 4\nmicro = 1\n"
+                                  "sequence = 48\ntile = 16\n"
+                                  "head_columns = 32\n";
+    struct fixture f;
+
+    build(&f, "gpt2", columns);
+    assert_int_equal(count(&f, &dsf_op_head_forward_columns, "step"), 12);
+    assert_int_equal(count(&f, &dsf_op_head_backward_columns, "step"), 12);
+    assert_int_equal(count(&f, &dsf_op_head_forward_columns, "eval"), 3);
+    assert_int_equal(count(&f, &dsf_op_head_forward, "step"), 0);
+    assert_int_equal(count(&f, &dsf_op_head_backward_weight, "step"), 0);
+    assert_int_equal(most_bytes(&f, "logits"), 0);
+    done(&f);
+}
+
 /* 4 micro-batches in 3 tiles of 16 rows of 97 logits, then in one tile of 3
  * slices. */
 static void slices_of_the_head_have_tasks_of_their_own(void **state)
@@ -390,6 +408,7 @@ int main(void)
         cmocka_unit_test(what_others_wait_for_comes_first),
         cmocka_unit_test(the_same_plan_gives_the_same_graph),
         cmocka_unit_test(the_size_of_a_graph_is_known_before_there_is_one),
+        cmocka_unit_test(of_columns_of_the_head_there_is_no_data),
         cmocka_unit_test(slices_of_the_head_have_tasks_of_their_own),
         cmocka_unit_test(pairs_without_a_visible_block_have_no_task),
         cmocka_unit_test(tasks_of_attention_grow_with_the_sequence),
