@@ -6,13 +6,9 @@
  * What other segments leave for it is given to the ranks of the heads at once,
  * and stands there as long as it would otherwise with the tokens; what it
  * leaves is given back before a task of other segments reads it.
- *
- * Sums over groups of gradients of keys are done where the heads are, in the
- * same tree (reference_sequence.c). Where a team has several ranks, each of
- * them sums what its groups leave, if that is a part of the tree, and the rank
- * of the keys the rest.
+ * Sums of gradients of keys over groups are in sequence_sums.c.
  */
-#include "policies/sequence_private.h"
+#include "policies/sequence_heads.h"
 
 #include "base/alloc.h"
 #include "graph/asked.h"
@@ -28,33 +24,6 @@
 #include <dsflow/rewrite.h>
 
 #include <stdlib.h>
-
-/* What one rank has of a piece of data, its heads. */
-struct part {
-    dsflow_data_id id;
-    int64_t elems; /* 0: it is not made yet */
-};
-
-/* A piece of data that tasks of attention use. */
-struct headed {
-    bool is;
-    uint8_t port;           /* DSFLOW_ATTENTION_… */
-    bool read_whole;        /* by other tasks, which do not write it */
-    bool apart;             /* what parts have is newer than the whole */
-    int32_t group;          /* of the queries whose task wrote it last */
-    struct part *parts;     /* [nsequence] */
-    dsflow_data_id *latest; /* [teams]: what is given back */
-};
-
-struct heads {
-    const struct dsflow_plan *plan;
-    struct dsflow_graph *in, *out;
-    struct headed *data; /* by data of `in` */
-    dsflow_data_id *is;  /* by data: where the whole stands in `out` */
-    struct dsf_sequence_rings whole;
-    dsflow_data_id *ports;
-    size_t cap_ports;
-};
 
 static bool is_attention(const struct dsflow_task_spec *t)
 {
@@ -93,38 +62,28 @@ static bool is_full(const struct dsflow_task_spec *t, unsigned port)
            a->kv_at + tile_of(t)->rows == a->kv_rows;
 }
 
-static struct dsf_heads heads_of(const struct heads *s,
+static struct dsf_heads heads_of(const struct dsf_headed_graph *s,
                                  const struct dsflow_task_spec *t)
 {
     return dsf_heads_of(s->plan, tile_of(t)->kv_heads);
 }
 
-static int32_t group_of(const struct heads *s, const struct dsflow_task_spec *t)
+static int32_t group_of(const struct dsf_headed_graph *s,
+                        const struct dsflow_task_spec *t)
 {
     return dsf_plan_sequence_group(s->plan, t->tile);
 }
 
-static int16_t rank_of(const struct heads *s, const struct dsflow_task_spec *t,
-                       int32_t at)
-{
-    return dsf_sequence_rank(s->plan, t, at);
-}
-
 /* --- what ranks have ------------------------------------------------------ */
 
-static bool is_key_sum(const struct heads *s, const struct dsflow_task_spec *t)
-{
-    return t->op == &dsf_op_reduce && s->data[t->data[1].i].is;
-}
-
-static void mark(struct heads *s, dsflow_data_id id, unsigned port)
+static void mark(struct dsf_headed_graph *s, dsflow_data_id id, unsigned port)
 {
     s->data[id.i].is = true;
     s->data[id.i].port = (uint8_t)port;
 }
 
 /* Tasks of attention stand before the sums of what they leave. */
-static void find_headed(struct heads *s)
+static void find_headed(struct dsf_headed_graph *s)
 {
     const struct dsflow_task_spec *t;
 
@@ -132,7 +91,7 @@ static void find_headed(struct heads *s)
         for (unsigned k = 0; is_attention(t) && k < t->ndata; k++)
             if (dsflow_task_port(t, k) != DSFLOW_ATTENTION_LAYOUT)
                 mark(s, t->data[k], dsflow_task_port(t, k));
-        if (is_key_sum(s, t))
+        if (dsf_headed_is_sum(s, t))
             mark(s, t->data[0], DSFLOW_ATTENTION_DKV);
     }
     for (uint32_t i = 0; (t = dsf_nth_task(s->in, i)) != NULL; i++)
@@ -145,7 +104,7 @@ static void find_headed(struct heads *s)
  * What is computed again stands in buffers that pass by already. */
 enum { PASSING = 2 };
 
-static void name_passing(const struct heads *s,
+static void name_passing(const struct dsf_headed_graph *s,
                          const struct dsflow_task_spec *t,
                          const struct dsflow_data_spec *spec, char *name,
                          size_t size)
@@ -163,15 +122,14 @@ static void name_passing(const struct heads *s,
                                   DSF_AXIS_TENSOR));
 }
 
-/* What the rank at coordinate `at` has of data `id`: a matrix of these sizes.
- */
-static dsflow_data_id part_of(struct heads *s, const struct dsflow_task_spec *t,
-                              dsflow_data_id id, int32_t at, int64_t rows,
-                              int64_t cols)
+dsflow_data_id dsf_headed_part_of(struct dsf_headed_graph *s,
+                                  const struct dsflow_task_spec *t,
+                                  dsflow_data_id id, int32_t at, int64_t rows,
+                                  int64_t cols)
 {
-    struct headed *of = &s->data[id.i];
+    struct dsf_headed *of = &s->data[id.i];
     struct dsflow_data_spec spec = *dsflow_graph_data(s->in, id);
-    struct part *part;
+    struct dsf_headed_part *part;
     char name[96];
 
     if (of->parts == NULL)
@@ -214,9 +172,8 @@ static struct dsf_heads_args layout_of(const struct dsflow_tile *t,
     return a;
 }
 
-/* From now on the team's heads of it are `id`. */
-static void note_latest(struct headed *of, const struct dsf_heads *h,
-                        int32_t team, dsflow_data_id id)
+void dsf_headed_note(struct dsf_headed *of, const struct dsf_heads *h,
+                     int32_t team, dsflow_data_id id)
 {
     if (of->latest == NULL)
         of->latest = dsf_xcalloc((size_t)h->ranks, sizeof(*of->latest));
@@ -227,15 +184,16 @@ static void note_latest(struct headed *of, const struct dsf_heads *h,
 /* --- what moves ----------------------------------------------------------- */
 
 /* Of what `t` left whole, which stands at `whole`, give one rank its heads. */
-static void give(struct heads *s, const struct dsflow_task_spec *t,
+static void give(struct dsf_headed_graph *s, const struct dsflow_task_spec *t,
                  dsflow_data_id id, dsflow_data_id whole,
                  const struct dsf_heads_args *a, int32_t at)
 {
-    const dsflow_data_id part =
-        part_of(s, t, id, at, a->rows, dsf_heads_elems(a, 1) / a->rows);
+    const dsflow_data_id part = dsf_headed_part_of(
+        s, t, id, at, a->rows, dsf_heads_elems(a, 1) / a->rows);
 
-    dsf_add_like(s->out, t, &dsf_op_all_to_all_heads, a, rank_of(s, t, at), 1,
-                 2, (dsflow_data_id[]){ part, whole });
+    dsf_add_like(s->out, t, &dsf_op_all_to_all_heads, a,
+                 dsf_headed_rank(s, t, at), 1, 2,
+                 (dsflow_data_id[]){ part, whole });
 }
 
 /* Does attention read it? What it leaves may be changed in its place then. */
@@ -247,10 +205,11 @@ static bool is_given(unsigned port)
 
 /* Queries and what is of them go to the rank of the team that has their group;
  * keys and values to all of it. */
-static void give_all(struct heads *s, const struct dsflow_task_spec *t,
-                     dsflow_data_id id, dsflow_data_id whole)
+static void give_all(struct dsf_headed_graph *s,
+                     const struct dsflow_task_spec *t, dsflow_data_id id,
+                     dsflow_data_id whole)
 {
-    const struct headed *of = &s->data[id.i];
+    const struct dsf_headed *of = &s->data[id.i];
     const struct dsf_heads h = heads_of(s, t);
     struct dsf_heads_args a =
         layout_of(tile_of(t), &h, of->port, rows_of(t, of->port));
@@ -264,10 +223,10 @@ static void give_all(struct heads *s, const struct dsflow_task_spec *t,
 }
 
 /* Put what ranks have of `id` together for `t`, which reads it. */
-static void take_back(struct heads *s, const struct dsflow_task_spec *t,
-                      dsflow_data_id id)
+static void take_back(struct dsf_headed_graph *s,
+                      const struct dsflow_task_spec *t, dsflow_data_id id)
 {
-    struct headed *of = &s->data[id.i];
+    struct dsf_headed *of = &s->data[id.i];
     const struct dsf_heads h = heads_of(s, t);
     const struct dsf_heads_args a =
         layout_of(tile_of(t), &h, of->port, rows_of(t, of->port));
@@ -284,7 +243,8 @@ static void take_back(struct heads *s, const struct dsflow_task_spec *t,
 /* --- attention ------------------------------------------------------------ */
 
 /* What a team does of a task of attention; false: nothing. */
-static bool see_heads(const struct heads *s, const struct dsflow_task_spec *t,
+static bool see_heads(const struct dsf_headed_graph *s,
+                      const struct dsflow_task_spec *t,
                       const struct dsf_heads *h, int32_t team,
                       struct dsflow_attention_args *a)
 {
@@ -305,8 +265,8 @@ static bool see_heads(const struct heads *s, const struct dsflow_task_spec *t,
 
 /* Rows of the buffer of keys of a task of attention, as a rank has been given
  * it: the task need not take all of them. */
-static int64_t keys_of(const struct heads *s, const struct dsflow_task_spec *t,
-                       int32_t at)
+static int64_t keys_of(const struct dsf_headed_graph *s,
+                       const struct dsflow_task_spec *t, int32_t at)
 {
     unsigned i = 0;
 
@@ -316,7 +276,7 @@ static int64_t keys_of(const struct heads *s, const struct dsflow_task_spec *t,
         ->dims[0];
 }
 
-static void attend(struct heads *s, const struct dsflow_task_spec *t,
+static void attend(struct dsf_headed_graph *s, const struct dsflow_task_spec *t,
                    const struct dsf_heads *h, int32_t team, int32_t at)
 {
     struct dsflow_attention_args a =
@@ -330,7 +290,7 @@ static void attend(struct heads *s, const struct dsflow_task_spec *t,
         return;
     (void)dsf_attention_needs(t->op, &a, need, NULL);
     dsf_grow(&s->ports, &s->cap_ports, t->ndata, sizeof(*s->ports));
-    own.rank = rank_of(s, t, at);
+    own.rank = dsf_headed_rank(s, t, at);
     own.args = &a;
     for (unsigned i = 0; i < t->ndata; i++) {
         const unsigned port = dsflow_task_port(t, i);
@@ -343,9 +303,10 @@ static void attend(struct heads *s, const struct dsflow_task_spec *t,
             continue;
         }
         rows = is_of_keys(port) ? keys_of(s, t, at) : need[port].rows;
-        s->ports[n] = part_of(s, t, t->data[i], at, rows, need[port].cols);
+        s->ports[n] =
+            dsf_headed_part_of(s, t, t->data[i], at, rows, need[port].cols);
         if (dsflow_task_access(t, i) & DSFLOW_W) {
-            note_latest(&s->data[t->data[i].i], h, team, s->ports[n]);
+            dsf_headed_note(&s->data[t->data[i].i], h, team, s->ports[n]);
             s->data[t->data[i].i].group = group_of(s, t);
         }
         n++;
@@ -355,7 +316,8 @@ static void attend(struct heads *s, const struct dsflow_task_spec *t,
     dsflow_graph_add_task(s->out, &own);
 }
 
-static void attend_all(struct heads *s, const struct dsflow_task_spec *t)
+static void attend_all(struct dsf_headed_graph *s,
+                       const struct dsflow_task_spec *t)
 {
     const struct dsf_heads h = heads_of(s, t);
 
@@ -363,143 +325,12 @@ static void attend_all(struct heads *s, const struct dsflow_task_spec *t)
         attend(s, t, &h, team, dsf_heads_at(&h, team, group_of(s, t)));
 }
 
-/* --- sums of gradients of keys ---------------------------------------------
- */
-
-/* What a task sums up, for one team: terms[i] is of data[i + 1] of the task. */
-struct sum {
-    const struct dsflow_task_spec *task;
-    int32_t team;
-    uint32_t n;
-    dsflow_data_id *terms;
-    int32_t *at; /* [n]: the coordinates of their ranks, which rise */
-};
-
-/* Terms from the `i`-th on that are of one rank. */
-static uint32_t run_of(const struct sum *sum, uint32_t i)
-{
-    uint32_t n = 1;
-
-    while (i + n < sum->n && sum->at[i + n] == sum->at[i])
-        n++;
-    return n;
-}
-
-/* Are the sums of what each rank has parts of the tree of pairs? All ranks have
- * as many terms, a power of two, but for the last one, which may have fewer. */
-static bool are_subtrees(const struct sum *sum)
-{
-    const uint32_t each = run_of(sum, 0);
-
-    for (uint32_t i = 0, n; i < sum->n; i += n) {
-        n = run_of(sum, i);
-        if (n > each || (n < each && i + n < sum->n))
-            return false;
-    }
-    return each == sum->n || (each & (each - 1)) == 0;
-}
-
-static void add_sum(struct heads *s, const struct dsflow_task_spec *t,
-                    int16_t rank, dsflow_data_id into, uint32_t n,
-                    const dsflow_data_id *terms)
-{
-    const struct dsf_sum_args args = {
-        .elems = dsflow_graph_data(s->out, into)->elems
-    };
-
-    dsf_grow(&s->ports, &s->cap_ports, (size_t)n + 1, sizeof(*s->ports));
-    s->ports[0] = into;
-    for (uint32_t i = 0; i < n; i++)
-        s->ports[i + 1] = terms[i];
-    dsf_add_like(s->out, t, &dsf_op_reduce, &args, rank, 1, n + 1, s->ports);
-}
-
-/* Beside the term, which is a buffer of a ring: a buffer for the sum of some.
- */
-static dsflow_data_id beside(struct heads *s, dsflow_data_id term)
-{
-    struct dsflow_data_spec spec = *dsflow_graph_data(s->out, term);
-
-    return dsflow_rewrite_named(s->out, &spec, "%s.share", spec.name);
-}
-
-/* Each rank sums what it has, where that is a part of the tree. */
-static void sum_shares(struct heads *s, struct sum *sum)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0, run; i < sum->n; i += run, n++) {
-        run = run_of(sum, i);
-        sum->at[n] = sum->at[i];
-        if (run == 1) {
-            sum->terms[n] = sum->terms[i];
-            continue;
-        }
-        const dsflow_data_id into = beside(s, sum->terms[i]);
-
-        add_sum(s, sum->task, rank_of(s, sum->task, sum->at[i]), into, run,
-                sum->terms + i);
-        sum->terms[n] = into;
-    }
-    sum->n = n;
-}
-
-/* The sum of a team: by the rank that has all terms, or by that of the keys. */
-static dsflow_data_id sum_team(struct heads *s, struct sum *sum)
-{
-    const struct dsflow_task_spec *t = sum->task;
-    struct dsflow_data_spec spec = *dsflow_graph_data(s->in, t->data[0]);
-    const struct dsflow_data_spec *term =
-        dsflow_graph_data(s->out, sum->terms[0]);
-    const int64_t rows = term->dims[0], cols = term->dims[1];
-    dsflow_data_id into;
-
-    if (run_of(sum, 0) == sum->n) {
-        into = part_of(s, t, t->data[0], sum->at[0], rows, cols);
-        add_sum(s, t, rank_of(s, t, sum->at[0]), into, sum->n, sum->terms);
-        return into;
-    }
-    if (are_subtrees(sum))
-        sum_shares(s, sum);
-    spec.elems = rows * cols;
-    spec.ndims = 2;
-    spec.dims[0] = rows;
-    spec.dims[1] = cols;
-    into = dsflow_rewrite_named(s->out, &spec, "%s.team%d.z%lld", spec.name,
-                                (int)sum->team, (long long)spec.elems);
-    add_sum(s, t, rank_of(s, t, dsf_plan_sequence_at(s->plan, t->tile)), into,
-            sum->n, sum->terms);
-    return into;
-}
-
-static void sum_all(struct heads *s, const struct dsflow_task_spec *t)
-{
-    const struct dsf_heads h =
-        dsf_heads_of(s->plan, dsf_heads_of_layer(s->plan, t->layer));
-    struct sum sum = { .task = t };
-
-    sum.terms = dsf_xcalloc(t->ndata, sizeof(*sum.terms));
-    sum.at = dsf_xcalloc(t->ndata, sizeof(*sum.at));
-    for (sum.team = 0; sum.team < h.teams; sum.team++) {
-        sum.n = t->ndata - 1;
-        for (uint32_t i = 0; i < sum.n; i++) {
-            const struct headed *of = &s->data[t->data[i + 1].i];
-
-            sum.terms[i] = of->latest[sum.team];
-            sum.at[i] = dsf_heads_at(&h, sum.team, of->group);
-        }
-        note_latest(&s->data[t->data[0].i], &h, sum.team, sum_team(s, &sum));
-    }
-    free(sum.terms);
-    free(sum.at);
-}
-
 /* --- all else --------------------------------------------------------------
  */
 
 /* Is it only written to be given to the ranks of the heads? Then it passes by.
  */
-static bool passes_by(const struct headed *of)
+static bool passes_by(const struct dsf_headed *of)
 {
     return of->is && !of->read_whole &&
            (of->port == DSFLOW_ATTENTION_Q || of->port == DSFLOW_ATTENTION_KV);
@@ -508,7 +339,7 @@ static bool passes_by(const struct headed *of)
 static dsflow_data_id whole_of(void *heads, const struct dsflow_task_spec *t,
                                unsigned i)
 {
-    struct heads *s = heads;
+    struct dsf_headed_graph *s = heads;
     const dsflow_data_id id = t->data[i];
 
     if (dsflow_task_access(t, i) == DSFLOW_W && passes_by(&s->data[id.i]))
@@ -519,19 +350,21 @@ static dsflow_data_id whole_of(void *heads, const struct dsflow_task_spec *t,
     return s->is[id.i];
 }
 
-static void place(struct heads *s, const struct dsflow_task_spec *t, uint32_t i)
+static void place(struct dsf_headed_graph *s, const struct dsflow_task_spec *t,
+                  uint32_t i)
 {
     struct dsflow_task_spec own = *t;
 
     if (dsf_sequence_is_placed(t))
-        own.rank = rank_of(s, t, dsf_plan_sequence_at(s->plan, t->tile));
+        own.rank =
+            dsf_headed_rank(s, t, dsf_plan_sequence_at(s->plan, t->tile));
     for (unsigned k = 0; k < t->ndata; k++)
         if (dsflow_task_access(t, k) & DSFLOW_R && s->data[t->data[k].i].apart)
             take_back(s, &own, t->data[k]);
     dsf_add_mapped(s->out, &own, whole_of, s);
     dsf_asked_moved(s->in, s->out, i);
     for (unsigned k = 0; k < t->ndata; k++) {
-        struct headed *of = &s->data[t->data[k].i];
+        struct dsf_headed *of = &s->data[t->data[k].i];
 
         if (!of->is || !(dsflow_task_access(t, k) & DSFLOW_W))
             continue;
@@ -541,7 +374,7 @@ static void place(struct heads *s, const struct dsflow_task_spec *t, uint32_t i)
     }
 }
 
-static void begin(struct heads *s)
+static void begin(struct dsf_headed_graph *s)
 {
     const uint32_t ndata = dsflow_graph_ndata(s->in);
 
@@ -557,7 +390,7 @@ static void begin(struct heads *s)
     find_headed(s);
 }
 
-static void end(struct heads *s)
+static void end(struct dsf_headed_graph *s)
 {
     for (uint32_t d = 0; d < dsflow_graph_ndata(s->in); d++) {
         free(s->data[d].parts);
@@ -573,15 +406,15 @@ int dsf_sequence_heads_rewrite(const struct dsflow_plan *plan,
                                struct dsflow_graph *in,
                                struct dsflow_graph *out, struct dsflow_err *err)
 {
-    struct heads s = { .plan = plan, .in = in, .out = out };
+    struct dsf_headed_graph s = { .plan = plan, .in = in, .out = out };
     const struct dsflow_task_spec *t;
 
     begin(&s);
     for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i++)
         if (is_attention(t))
             attend_all(&s, t);
-        else if (is_key_sum(&s, t))
-            sum_all(&s, t);
+        else if (dsf_headed_is_sum(&s, t))
+            dsf_headed_sum(&s, t);
         else
             place(&s, t, i);
     end(&s);
