@@ -75,14 +75,15 @@ static const struct dsflow_option others[DSF_MESH_KEYS] = {
                          "sent to the queries, and gradients of them come "
                          "back; heads: for attention each rank is given all "
                          "tokens of its heads, and gives the results back; "
-                         "auto: heads, where all ranks have as many of them "
-                         "and receive fewer bytes than of keys. No bits depend "
-                         "on it",
+                         "auto: heads, where these ranks are on several nodes, "
+                         "have as many heads each, and would receive half as "
+                         "many bytes more of keys. No bits depend on it",
                          "mesh.sequence >= 2"),
     DSFLOW_OPTION_AUTO(MESH, key_slots, "\"auto\"", 1, 1024,
                        "buffers of keys and values of other ranks that a rank "
                        "has at a time, of batch.key_tiles tiles each, and of "
-                       "sums of their gradients; auto: its workers + 1",
+                       "sums of their gradients; auto: those of a stretch for "
+                       "every other rank, and 2, or its workers + 1",
                        "mesh.sequence >= 2 or batch.sequence_groups >= 2"),
 };
 

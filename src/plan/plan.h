@@ -63,6 +63,7 @@ struct dsflow_plan {
         int kind;       /* enum dsf_sequence_kind: how ranks that share sequences
                            share attention; never AUTO */
         bool chosen;    /* the job leaves it open */
+        bool far;       /* ranks that share a sequence are on several nodes */
         double keys, heads; /* bytes that a rank receives in a step, at most, by
                                either; 0: it cannot be done so */
         double imbalance; /* by heads: the most attention of a rank, by an even

@@ -65,8 +65,17 @@ int32_t dsf_plan_sharer_at(const struct dsflow_plan *plan, int32_t rank,
 int32_t dsf_plan_key_slots(const struct dsflow_plan *plan)
 {
     const int64_t asked = plan->job->mesh.key_slots;
+    const int32_t tiles = plan->sequence_tiles / dsf_plan_stretches(plan);
+    const int32_t buffers = (tiles + plan->key_tiles - 1) / plan->key_tiles;
+    const int32_t workers = (int32_t)plan->rank_workers + 1;
+    const int32_t ahead = plan->nsequence / 2 * buffers + 2;
 
-    return asked < 0 ? (int32_t)plan->rank_workers + 1 : (int32_t)asked;
+    if (asked >= 0)
+        return (int32_t)asked;
+    return plan->nsequence > 1 && plan->shares.kind == DSF_SEQUENCE_KEYS &&
+                   ahead > workers
+               ? ahead
+               : workers;
 }
 
 static bool is_power_of_two(int32_t n)

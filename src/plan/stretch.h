@@ -35,7 +35,9 @@ int32_t dsf_plan_sharer_at(const struct dsflow_plan *plan, int32_t rank,
                            int32_t i);
 
 /* Buffers of keys and values of other ranks (key_tiles.h) that a rank has at a
- * time. */
+ * time. Back, the rank in the middle begins with keys that the first one comes to
+ * when it has been through as many stretches as there are ranks: for half of
+ * that the middle one goes ahead, and its sums of gradients stand meanwhile. */
 int32_t dsf_plan_key_slots(const struct dsflow_plan *plan);
 
 /* Can the ranks and groups of the job share out its sequences? */

@@ -1,13 +1,17 @@
 /* sequence_choice.c - how ranks that share sequences share attention: by keys
  * or by heads, as the job says, or where that is "auto".
  *
- * Heads are taken where all ranks have as much to do and each receives fewer
- * bytes than of keys. Both follow from the job alone, so all processes choose
- * alike; and no bit of what is computed depends on it.
+ * Keys are sent to whoever sees them, in few large pieces, and behind compute
+ * where links are as fast as those within a node. So heads are taken where
+ * ranks that share a sequence are on several nodes, all have as much to do and
+ * would receive half as many bytes more of keys. That follows from the job and
+ * from how many nodes there are, so all processes choose alike; and no bit of
+ * what is computed depends on it.
  */
 #include "policies/sequence_private.h"
 
 #include "config/when.h"
+#include "plan/division.h"
 #include "plan/heads.h"
 #include "plan/stretch.h"
 #include "policies/keys.h"
@@ -205,6 +209,20 @@ static double count_heads(const struct dsflow_plan *plan)
     return bytes;
 }
 
+/* Are ranks that share a sequence on several nodes? */
+static bool is_far(const struct dsflow_plan *plan)
+{
+    for (int32_t r = 0; r < plan->nranks; r++)
+        if (dsf_rank_node(plan->machine, plan->nranks, r) !=
+            dsf_rank_node(plan->machine, plan->nranks,
+                          dsf_mesh_peer(&plan->mesh, r, DSF_AXIS_SEQUENCE, 0)))
+            return true;
+    return false;
+}
+
+/* By how much bytes of keys have to be more. */
+#define MORE 1.5
+
 int dsf_sequence_choose(struct dsflow_plan *plan, struct dsflow_err *err)
 {
     const int asked = plan->job->mesh.sequence_kind;
@@ -225,8 +243,9 @@ int dsf_sequence_choose(struct dsflow_plan *plan, struct dsflow_err *err)
         return asked == DSF_SEQUENCE_HEADS ? status : DSFLOW_OK;
     s->heads = sequences * count_heads(plan);
     s->imbalance = imbalance(plan);
+    s->far = is_far(plan);
     if (asked == DSF_SEQUENCE_HEADS ||
-        (s->chosen && s->imbalance == 1 && s->heads < s->keys))
+        (s->chosen && s->imbalance == 1 && s->far && s->keys > MORE * s->heads))
         s->kind = DSF_SEQUENCE_HEADS;
     return DSFLOW_OK;
 }

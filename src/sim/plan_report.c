@@ -35,7 +35,8 @@ static void print_shares(const struct dsflow_plan *plan, FILE *out)
                 "an even share",
                 s->imbalance);
     else if (s->chosen && s->heads > 0)
-        fprintf(out, "; so a rank receives %s, by %s %s",
+        fprintf(out, "; %s a rank receives %s, by %s %s",
+                heads || s->far ? "so" : "within a node,",
                 dsf_size_text(heads ? s->heads : s->keys).s,
                 heads ? "keys" : "heads",
                 dsf_size_text(heads ? s->keys : s->heads).s);

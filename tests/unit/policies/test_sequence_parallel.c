@@ -5,6 +5,7 @@
 
 #include "graph/task.h"
 #include "plan/stretch.h"
+#include "policies/sequence_private.h"
 #include "tasks/tasks.h"
 
 #include "lib/test.h"
@@ -165,31 +166,43 @@ static void groups_of_tokens_need_no_ranks(void **state)
     end_trial(&t);
 }
 
-/* By the bytes that a rank receives, where all ranks have as many heads. */
+/* Between nodes, by the bytes that a rank receives, where all ranks have as
+ * many heads. */
 static void auto_takes_heads_that_are_even_and_move_less(void **state)
 {
     static const struct {
         const char *text;
         enum dsf_sequence_kind kind;
+        unsigned nodes;
     } cases[] = {
-        { "gpt2 mesh.sequence=4", DSF_SEQUENCE_HEADS },
-        { "gpt2 mesh.sequence=4 mesh.sequence_kind=keys", DSF_SEQUENCE_KEYS },
-        { "llama mesh.sequence=2 model.kv_heads=2", DSF_SEQUENCE_KEYS },
+        { "gpt2 mesh.sequence=4 model.context=256", DSF_SEQUENCE_HEADS, 2 },
+        { "gpt2 mesh.sequence=4 model.context=256", DSF_SEQUENCE_KEYS, 1 },
+        /* Each node has all tokens of its sequences. */
+        { "gpt2 mesh.sequence=4 mesh.data=2 model.context=256",
+          DSF_SEQUENCE_KEYS, 2 },
+        { "gpt2 mesh.sequence=4 mesh.sequence_kind=keys", DSF_SEQUENCE_KEYS,
+          2 },
+        { "llama mesh.sequence=2 model.kv_heads=2", DSF_SEQUENCE_KEYS, 2 },
         { "llama mesh.sequence=4 model.window=5 model.context=256",
-          DSF_SEQUENCE_KEYS },
+          DSF_SEQUENCE_KEYS, 2 },
         /* As many as there are, but not for each. */
-        { "gpt2 mesh.sequence=3 model.context=96", DSF_SEQUENCE_KEYS },
+        { "gpt2 mesh.sequence=3 model.context=96", DSF_SEQUENCE_KEYS, 2 },
         { "gpt2 mesh.sequence=3 model.context=96 mesh.sequence_kind=heads",
-          DSF_SEQUENCE_HEADS },
+          DSF_SEQUENCE_HEADS, 2 },
         /* Fewer than ranks. */
-        { "gpt2 mesh.sequence=8 model.context=64", DSF_SEQUENCE_KEYS },
-        { "gpt2", DSF_SEQUENCE_KEYS },
+        { "gpt2 mesh.sequence=8 model.context=64", DSF_SEQUENCE_KEYS, 2 },
+        { "gpt2", DSF_SEQUENCE_KEYS, 2 },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct dsf_machine machine;
         struct trial t;
 
         plan_trial_until(&t, cases[i].text, "sequence_parallel");
+        machine = *t.plan->machine;
+        machine.nodes = machine.processes = cases[i].nodes;
+        t.plan->machine = &machine;
+        assert_int_equal(dsf_sequence_choose(t.plan, NULL), DSFLOW_OK);
         if (t.plan->shares.kind != (int)cases[i].kind)
             fail_msg("%s: by %s", cases[i].text,
                      t.plan->shares.kind == DSF_SEQUENCE_HEADS ? "heads"
@@ -205,7 +218,8 @@ static void what_is_compared_is_what_moves(void **state)
     static const char *const texts[] = {
         "llama mesh.sequence=4 model.context=256 batch.tile=16",
         "llama mesh.sequence=2 model.context=256 precision.compute=bf16",
-        "gpt2 mesh.sequence=4 model.context=256 recompute.what=attention",
+        "gpt2 mesh.sequence=4 model.context=256 recompute.what=attention "
+        "mesh.key_slots=2",
         "llama mesh.sequence=8 model.context=256 model.kv_heads=2",
     };
 
