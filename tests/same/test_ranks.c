@@ -606,7 +606,7 @@ static void ranks_divide_the_activations_of_a_sequence(void **state)
     struct trial one, four;
 
     plan_trial(&one, LONG "batch.key_tiles=1 batch.sequence_groups=4");
-    plan_trial(&four, LONG "batch.key_tiles=1 mesh.sequence=4 "
+    plan_trial(&four, LONG "batch.key_tiles=1 mesh.key_slots=2 mesh.sequence=4 "
                            "mesh.sequence_kind=keys");
     for (int r = 0; r < 4; r++) {
         const double part = layers_on(&one, 0, false) / 4;
