@@ -2,6 +2,7 @@
 #include "policies/tensor_private.h"
 
 #include "base/alloc.h"
+#include "graph/asked.h"
 #include "tasks/tasks.h"
 
 #include <stdlib.h>
@@ -166,7 +167,8 @@ static void update_part(struct dsf_tensors *s,
 }
 
 /* A part has all its sums of gradients before the next: who shares them out
- * need not know that there are parts. */
+ * need not know that there are parts. Of tasks on one unit, some may be of other
+ * groups than a process asks for. */
 int dsf_tensor_update(struct dsf_tensors *s, uint32_t first, uint32_t *n,
                       struct dsflow_err *err)
 {
@@ -178,13 +180,16 @@ int dsf_tensor_update(struct dsf_tensors *s, uint32_t first, uint32_t *n,
         if (id == NULL ||
             dsf_tensor_spec(s, *id)->unit != dsf_tensor_spec(s, *unit)->unit)
             break;
+        dsf_asked_follow(s->out, first + *n);
         status = cut_ports(s, dsf_nth_task(s->in, first + *n), err);
     }
     for (int32_t p = 0; p <= s->parts && *n > 0 && status == DSFLOW_OK; p++) {
         const struct dsf_part *part = dsf_tensor_part(s, *unit, p);
 
-        for (uint32_t i = first; i < first + *n && part->elems > 0; i++)
+        for (uint32_t i = first; i < first + *n && part->elems > 0; i++) {
+            dsf_asked_follow(s->out, i);
             update_part(s, dsf_nth_task(s->in, i), part);
+        }
     }
     return status;
 }
