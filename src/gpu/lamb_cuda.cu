@@ -62,7 +62,8 @@ struct lamb {
     {
         const float root = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), root2), eps);
 
-        return __fmaf_rn(p, decay, __fmul_rn(__fdiv_rn(m, root), rate1));
+        return __fmaf_rn(
+            p, decay, v == 0 ? 0 : __fmul_rn(__fdiv_rn(m, root), rate1));
     }
 };
 

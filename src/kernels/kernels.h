@@ -173,7 +173,8 @@ struct dsf_adagrad_step {
 void dsf_adagrad_update(const struct dsf_adagrad_step *s, float *p,
                         const float *g, float *sum, size_t n);
 /* LAMB's u = rate1 m / (sqrt(v) / root2 + eps) + decay p, of means that are new
- * (moments), or are there already. rate1 = 1 / correction1. */
+ * (moments), or are there already. rate1 = 1 / correction1. Where v is 0, u is
+ * decay p. */
 struct dsf_lamb_step {
     double beta1, beta2;
     float scale, rate1, root2, eps, decay;

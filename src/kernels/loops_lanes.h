@@ -51,10 +51,15 @@ INLINE struct lamb_lanes lamb_lanes(const struct dsf_lamb_step *s)
                                 .lr = vset(-s->lr) };
 }
 
+/* A number without a second moment is moved by its decay alone: where means are
+ * what was sent in 1 bit, it has one as large as all others. */
 INLINE vf lamb_step(const struct lamb_lanes *s, vf p, vf m, vf v)
 {
+    const vu none = { 0 };
+    vf step = m / (vsqrt(v) / s->root2 + s->eps) * s->rate1;
+
     return vfma_exact(p, s->decay,
-                      m / (vsqrt(v) / s->root2 + s->eps) * s->rate1);
+                      (vf)choose(below(none, (vu)v), (vu)step, none));
 }
 
 /* Rows of W that are read side by side, from all over it: a core gets half as

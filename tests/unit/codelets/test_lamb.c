@@ -289,6 +289,46 @@ static void every_set_of_instructions_gives_the_same_bits(void **state)
     dsf_loops_use(usually);
 }
 
+/* Of a mean that was sent in 1 bit all numbers are as large, also those that
+ * never had a gradient. */
+static void check_unseen(void)
+{
+    const struct dsf_lamb_step s = {
+        .rate1 = 1, .root2 = 1, .eps = 1e-8f, .decay = 0.5f, .lr = 0.25f
+    };
+    enum { MANY = 37 };
+    float p[MANY], m[MANY], v[MANY];
+    uint16_t copy[MANY];
+
+    for (int narrow = 0; narrow < 2; narrow++) {
+        for (int i = 0; i < MANY; i++) {
+            p[i] = 2;
+            m[i] = i % 2 ? 1.0f : -1.0f;
+            v[i] = i % 3 ? 0 : 4;
+        }
+        if (narrow)
+            dsf_narrow(DSFLOW_BF16)->lamb(&s, p, m, v, copy, MANY);
+        else
+            dsf_lamb_update(&s, p, m, v, MANY);
+        for (int i = 0; i < MANY; i++)
+            assert_true(p[i] == 2 - 0.25f * (1 + (i % 3 ? 0 : m[i] / 2)));
+    }
+}
+
+static void numbers_without_a_second_moment_only_decay(void **state)
+{
+    static const char *const isas[] = { "portable", "avx2", "avx512",
+                                        "avx512_bf16" };
+    const struct dsf_loops *usually = dsf_loops();
+
+    for (size_t i = 0; i < sizeof(isas) / sizeof(*isas); i++)
+        if (dsf_loops_find(isas[i]) != NULL) {
+            dsf_loops_use(dsf_loops_find(isas[i]));
+            check_unseen();
+        }
+    dsf_loops_use(usually);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +336,7 @@ int main(void)
         cmocka_unit_test(shards_have_the_bits_of_the_whole),
         cmocka_unit_test(a_part_may_have_pieces_of_a_tensor),
         cmocka_unit_test(every_set_of_instructions_gives_the_same_bits),
+        cmocka_unit_test(numbers_without_a_second_moment_only_decay),
     };
 
     return cmocka_run_group_tests_name("lamb", tests, NULL, NULL);
