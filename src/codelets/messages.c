@@ -13,8 +13,8 @@ bool dsf_is_message(const struct dsflow_op *op)
 
 static struct dsf_part_message message(const struct dsf_message_args *a)
 {
-    return (struct dsf_part_message){ a->elems, a->at, a->process, a->tag,
-                                      a->rank };
+    return (struct dsf_part_message){ a->elems, a->at,   a->process,
+                                      a->tag,   a->rank, a->row };
 }
 
 unsigned dsf_messages(const struct dsflow_task_spec *t,

@@ -6,12 +6,14 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
-/* `elems` numbers from `at` on, of the data of the task. */
+/* `elems` numbers from `at` on, of the data of the task; or of rows of `row`
+ * bytes those that are there (tasks/args.h). */
 struct dsf_part_message {
     int64_t elems, at;
     int32_t process; /* at the other end */
     uint32_t tag;
     int32_t rank; /* there, whose GPU it is of; -1: it is in main memory */
+    uint32_t row;
 };
 
 enum { DSF_MOST_MESSAGES = 8 }; /* of a task */

@@ -1,6 +1,7 @@
 /* touched.c - gradients of an embedding as the rows that tokens have touched:
- * int64_t how many there are, or -1 where they are too many; int64_t the number
- * of each, rising, and room up to `most`; and then their numbers.
+ * int64_t how many there are, or -1 where they are too many; of each, by rising
+ * number, int64_t its number, and then those of its floats; and room for `most`
+ * of them, which need not be sent (tasks/args.h).
  */
 #include "codelets/codelets.h"
 
@@ -12,8 +13,9 @@
 #include <string.h>
 
 struct packed {
-    int64_t *count, *row;
-    float *numbers;
+    int64_t *count;
+    char *rows;
+    size_t bytes; /* of a row */
 };
 
 static struct packed packed_of(const struct dsflow_buf *buf,
@@ -21,8 +23,22 @@ static struct packed packed_of(const struct dsflow_buf *buf,
 {
     int64_t *count = buf->ptr;
 
-    return (struct packed){ count, count + 1,
-                            (float *)(void *)(count + 1 + a->most) };
+    return (struct packed){ count, (char *)(count + 1),
+                            (size_t)dsf_row_bytes(a) };
+}
+
+/* Rows of an odd width are at any multiple of a float. */
+static int64_t number_of(const struct packed *p, int64_t at)
+{
+    int64_t row;
+
+    memcpy(&row, p->rows + (size_t)at * p->bytes, sizeof(row));
+    return row;
+}
+
+static float *floats_of(const struct packed *p, int64_t at)
+{
+    return (float *)(void *)(p->rows + (size_t)at * p->bytes + sizeof(int64_t));
 }
 
 /* -0 is not: where all terms have it, so has their sum. */
@@ -39,14 +55,12 @@ static bool is_zero(const float *x, int64_t n)
     return any == 0;
 }
 
-/* What is not there is zeroes: all of a message is the same, whatever stood in
- * the buffer. */
+/* What is not there is zeroes, whatever stood in the buffer. */
 static void end_at(const struct packed *out, const struct dsf_rows_args *a,
                    int64_t n)
 {
-    memset(out->row + n, 0, (size_t)(a->most - n) * sizeof(*out->row));
-    memset(out->numbers + n * a->width, 0,
-           (size_t)((a->most - n) * a->width) * sizeof(*out->numbers));
+    memset(out->rows + (size_t)n * out->bytes, 0,
+           (size_t)(a->most - n) * out->bytes);
 }
 
 static void pack_rows_cpu(const struct dsflow_call *call)
@@ -58,11 +72,13 @@ static void pack_rows_cpu(const struct dsflow_call *call)
 
     for (int64_t at = 0; at < a->elems; at += a->width) {
         int64_t width = a->elems - at < a->width ? a->elems - at : a->width;
-        float *to = out.numbers + n * a->width;
+        int64_t row = at / a->width;
+        float *to;
 
         if (is_zero(in + at, width) || all++ >= a->most)
             continue;
-        out.row[n++] = at / a->width;
+        memcpy(out.rows + (size_t)n * out.bytes, &row, sizeof(row));
+        to = floats_of(&out, n++);
         memcpy(to, in + at, (size_t)width * sizeof(*to));
         memset(to + width, 0, (size_t)(a->width - width) * sizeof(*to));
     }
@@ -108,7 +124,7 @@ static int64_t find(const struct packed *p, int64_t row)
     while (low < high) {
         int64_t middle = (low + high) / 2;
 
-        if (p->row[middle] < row)
+        if (number_of(p, middle) < row)
             low = middle + 1;
         else
             high = middle;
@@ -124,10 +140,10 @@ static const float *term(const struct dsflow_buf *buf,
     const struct packed p = packed_of(buf, a);
     const int64_t at = find(&p, row);
 
-    if (at >= *p.count || p.row[at] != row)
+    if (at >= *p.count || number_of(&p, at) != row)
         return NULL;
     *any = true;
-    return p.numbers + at * a->width + from;
+    return floats_of(&p, at) + from;
 }
 
 static void add_row(const struct dsflow_call *call, int64_t row, int64_t from,

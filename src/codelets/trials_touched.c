@@ -48,16 +48,18 @@ static void fill_dense(const struct dsf_rows_args *a, uint64_t *state, float *x,
 static void fill_packed(const struct dsf_rows_args *a, uint64_t *state,
                         int64_t *count)
 {
-    float *x = (float *)(void *)(count + 1 + a->most);
+    char *at = (char *)(count + 1);
     int64_t row = 0;
 
     *count = dsf_any(state, 0, (int32_t)a->most);
-    for (int64_t i = 0; i < a->most; i++) {
+    for (int64_t i = 0; i < a->most; i++, at += dsf_row_bytes(a)) {
+        float *x = (float *)(void *)(at + sizeof(row));
+
         row += dsf_any(state, 1, 3);
-        count[1 + i] = row;
+        memcpy(at, &row, sizeof(row));
+        for (int64_t k = 0; k < a->width; k++)
+            x[k] = (float)dsf_random_normal(state);
     }
-    for (int64_t i = 0; i < a->most * a->width; i++)
-        x[i] = (float)dsf_random_normal(state);
 }
 
 static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The messages of one task: it has ended when all have. */
 struct dsf_posting {
@@ -43,6 +44,13 @@ int dsf_exec_wire_check(const struct dsflow_exec *exec, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+static bool is_between(const struct dsf_posting *p)
+{
+    const struct dsf_wire *wire = p->call->exec->wire;
+
+    return !dsf_wire_is_near(wire, wire->process, p->messages[0].process);
+}
+
 /* Note the task: from the first byte that was under way to the last. */
 static void note(const struct dsf_posting *p)
 {
@@ -51,8 +59,10 @@ static void note(const struct dsf_posting *p)
     uint32_t task = (uint32_t)(p->call - exec->calls);
     bool out = p->messages[0].out;
     double start = INFINITY, end = 0;
+    uint64_t unsent = 0;
 
     for (unsigned i = 0; i < p->n; i++) {
+        unsent += p->messages[i].unsent;
         start = fmin(start, p->messages[i].start - exec->opened);
         end = fmax(end, p->messages[i].end - exec->opened);
     }
@@ -61,14 +71,19 @@ static void note(const struct dsf_posting *p)
     end = fmax(end, start);
     w->until[out] = end;
     w->tasks++;
-    dsf_exec_note(exec, exec->nworkers + DSF_RING_WIRE,
-                  &(struct dsf_span){ .start = start,
-                                      .end = end,
-                                      .what = task,
-                                      .step = dsf_exec_count_run(exec, task),
-                                      .lane = (uint16_t)(w->lane + out),
-                                      .rank = p->call->task->rank,
-                                      .kind = DSF_SPAN_TASK });
+    dsf_exec_note(
+        exec, exec->nworkers + DSF_RING_WIRE,
+        &(struct dsf_span){ .start = start,
+                            .end = end,
+                            .unsent = unsent,
+                            .what = task,
+                            .step = dsf_exec_count_run(exec, task),
+                            .lane = (uint16_t)(w->lane + out),
+                            .rank = p->call->task->rank,
+                            .kind = DSF_SPAN_TASK,
+                            .out = out,
+                            .between = is_between(p),
+                            .program = (uint8_t)p->call->task->program });
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -138,6 +153,20 @@ static void done(struct dsf_message *m)
     free(p);
 }
 
+/* Bytes at the end of a message that goes out which are of no row. */
+static size_t unsent_of(const struct dsf_part_message *part, const void *memory)
+{
+    const int64_t room = part->elems - (int64_t)sizeof(int64_t);
+    int64_t rows;
+
+    if (part->row == 0)
+        return 0;
+    memcpy(&rows, memory, sizeof(rows));
+    if (rows < 0) /* too many: none counts */
+        rows = 0;
+    return rows < room / part->row ? (size_t)(room - rows * part->row) : 0;
+}
+
 void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
                          void *user)
 {
@@ -159,10 +188,13 @@ void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
     p->user = user;
     p->n = n;
     atomic_init(&p->left, n);
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < n; i++) {
+        char *memory = (char *)exec->mem[t->data[0].i] +
+                       dsflow_dtype_bytes(dtype, parts[i].at);
+
         p->messages[i] = (struct dsf_message){
-            .memory = (char *)exec->mem[t->data[0].i] +
-                      dsflow_dtype_bytes(dtype, parts[i].at),
+            .memory = memory,
+            .unsent = out ? unsent_of(&parts[i], memory) : 0,
             .bytes = dsflow_dtype_bytes(dtype, parts[i].elems),
             .process = parts[i].process,
             .tag = parts[i].tag,
@@ -170,6 +202,7 @@ void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
             .done = done,
             .user = p,
         };
+    }
     if (!out)
         remember(p);
     /* The last one that ends frees them. */

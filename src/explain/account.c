@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "explain/account_private.h"
 #include "sim/sim.h"
+#include "tasks/tasks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -109,6 +110,8 @@ static void add_to_kind(struct dsf_account *a, const struct dsf_span *span)
         if (within(a, span) > 0) {
             k->count++;
             k->seconds += within(a, span);
+            a->unsent[span->between ? DSF_WIRES_BETWEEN : DSF_WIRES_INSIDE] +=
+                span->out ? 0 : (double)span->unsent;
         }
         k->predicted = -1;
         return;
@@ -295,6 +298,9 @@ void dsf_account_traffic(const struct dsf_account *a, struct dsf_weights *w)
         kind->op = a->kinds[k].op;
         kind->traffic = a->kinds[k].traffic;
         for (int i = 0; i < DSF_NWIRES; i++) {
+            if (kind->op != NULL &&
+                strcmp(kind->op->name, dsf_op_add_rows.name) == 0)
+                kind->traffic.bytes[i] -= a->unsent[i];
             kind->traffic.bytes[i] /= a->nsteps;
             kind->traffic.dense[i] /= a->nsteps;
         }

@@ -72,6 +72,7 @@ struct dsf_account {
     struct dsf_executed steps;
     unsigned nsteps; /* that count: what follows is of all of them */
     double seconds;  /* from their start to their end */
+    double unsent[DSF_NWIRES]; /* bytes that messages left behind (add_rows) */
     bool links;      /* tasks run on links */
 
     struct dsf_rank_use *ranks, all;

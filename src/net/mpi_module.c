@@ -84,6 +84,8 @@ static void end(struct dsf_message *m)
     if (--m->left > 0)
         return;
     m->end = now();
+    if (m->status < 0)
+        m->unsent = 0;
     /* Nobody says when it was sent. It had not come when MPI was looked at
      * before, where what comes is mostly copied. */
     if (!m->out && m->start < mpi.looked)
@@ -120,17 +122,27 @@ static void begin_piece(struct dsf_message *m, size_t at, int bytes)
     mpi.far += !dsf_bells_reach(m->process);
 }
 
+/* What the piece at `at` has of the bytes before `end`: those of a message that
+ * ends early may be empty, as the other end awaits as many. */
+static int piece(size_t at, size_t end)
+{
+    return at >= end ? 0 : end - at < PIECE ? (int)(end - at) : (int)PIECE;
+}
+
 static void begin(struct dsf_message *m)
 {
     const size_t bytes = m->bytes;
+    const size_t sent = m->out ? bytes - m->unsent : bytes;
     const int process = m->process;
     const bool out = m->out;
 
     m->status = DSFLOW_OK;
     m->start = now();
     m->left = (unsigned)((bytes + PIECE - 1) / PIECE);
+    if (!out)
+        m->unsent = bytes;
     for (size_t at = 0; at < bytes; at += PIECE)
-        begin_piece(m, at, bytes - at < PIECE ? (int)(bytes - at) : (int)PIECE);
+        begin_piece(m, at, piece(at, sent));
     if (out)
         dsf_bells_ring(process);
 }
@@ -141,6 +153,16 @@ enum { MANY = 4 }; /* of the last 16 that ended without a bell, about */
 static bool goes_at_once(void)
 {
     return mpi.far == 0 && mpi.unrung < MANY;
+}
+
+/* How much of it has come is known then. */
+static void count(struct dsf_message *m, const MPI_Status *status)
+{
+    int bytes = 0;
+
+    if (!m->out && m->status == DSFLOW_OK &&
+        MPI_Get_count(status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes > 0)
+        m->unsent -= (size_t)bytes;
 }
 
 /* Tell of what has ended; returns how much that is. */
@@ -164,6 +186,7 @@ static int look(bool rung)
         if (error == MPI_ERR_IN_STATUS &&
             mpi.statuses[i].MPI_ERROR != MPI_SUCCESS)
             fail(m, mpi.statuses[i].MPI_ERROR);
+        count(m, &mpi.statuses[i]);
         mpi.far -= !dsf_bells_reach(m->process);
         if (dsf_bells_reach(m->process))
             mpi.unrung += (rung ? 0 : 1) - mpi.unrung / 16;

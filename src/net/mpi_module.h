@@ -6,7 +6,7 @@
 #include "net/wire.h"
 
 #define DSF_MPI_SYMBOL "dsf_mpi_module"
-enum { DSF_MPI_ABI = 2 };
+enum { DSF_MPI_ABI = 3 };
 
 /* Functions return NULL, or the text of what went wrong, which lives as long as
  * the program. */

@@ -15,7 +15,9 @@
  * must live until it is `done`. */
 struct dsf_message {
     void *memory; /* main memory; that of one that goes out is not changed */
-    size_t bytes;
+    size_t bytes; /* both ends name as many */
+    size_t unsent;   /* of one that goes out: of these, so many at its end stay
+                        here; of one that comes, filled in before `done` */
     int32_t process; /* from which it comes, or to which it goes */
     uint32_t tag;    /* both ends name the same */
     bool out;

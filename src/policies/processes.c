@@ -115,6 +115,15 @@ static bool is_straight(const struct apart *a, const struct dsflow_task_spec *t,
     return !a->all->devices || is_direct(a, t, i);
 }
 
+/* The bytes of a row, where just those that are there go. */
+static uint32_t row_of(const struct apart *a, const struct dsflow_task_spec *t,
+                       unsigned i)
+{
+    return t->op == &dsf_op_add_rows && !is_direct(a, t, i)
+               ? (uint32_t)dsf_row_bytes(t->args)
+               : 0;
+}
+
 /* What the task takes of its data[i], from number `at` on of what is here, with
  * rank `other` of `process`. */
 static struct dsf_message_args message(const struct apart *a,
@@ -126,7 +135,8 @@ static struct dsf_message_args message(const struct apart *a,
                                       .at = at,
                                       .process = process,
                                       .tag = tag,
-                                      .rank = is_direct(a, t, i) ? other : -1 };
+                                      .rank = is_direct(a, t, i) ? other : -1,
+                                      .row = row_of(a, t, i) };
 }
 
 /* What both ends of a message with `process` know of it, of all up to it. */

@@ -131,6 +131,10 @@ struct dsf_gather_args {
  * receive                  { out RW }                struct dsf_receive_args
  *   For each part: out[at .. at+elems) comes from `process`.
  *
+ * Where `row` is not 0, the numbers are bytes: an int64_t that says how many
+ * rows there are, and room for rows of so many bytes. Those that are there go;
+ * what is behind them stays as it was.
+ *
  * Where the numbers are in main memory at both ends, `rank` is -1. Else it is
  * the one at the other end: they go from its GPU to this one, or the other way.
  * (No padding: equal arguments have equal bytes.) */
@@ -139,7 +143,7 @@ struct dsf_message_args {
     int32_t process;
     uint32_t tag;
     int32_t rank;
-    uint32_t zero;
+    uint32_t row;
 };
 enum { DSF_RECEIVE_PARTS = 8 };
 struct dsf_receive_args {

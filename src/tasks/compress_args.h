@@ -93,8 +93,8 @@ struct dsf_decompress_args {
 };
 
 /* The gradient of an embedding goes as its rows that are not all zeroes, in
- * fp32; packed, they are `most` rows, with the number of each, and how many
- * there are (codelets/touched.c).
+ * fp32; packed, they are how many there are, and room for `most` rows with the
+ * number of each (codelets/touched.c).
  *
  * pack_rows                { in R, out RW }           struct dsf_rows_args
  *   The rows of in[at .. at+elems).
@@ -109,6 +109,7 @@ struct dsf_rows_args {
     int64_t dense; /* what each `in` would be, sent whole: numbers */
 };
 
+int64_t dsf_row_bytes(const struct dsf_rows_args *a); /* of one */
 int64_t dsf_rows_bytes(const struct dsf_rows_args *a);
 
 /* So many numbers are fed back at a time: whole blocks, of the format and of

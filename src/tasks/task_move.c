@@ -219,6 +219,12 @@ static int message_check(const struct dsflow_case *c,
 {
     int64_t has = c->shapes[0].elems;
 
+    if (a->row > 0 && (c->shapes[0].dtype != DSFLOW_BYTES || a->rank >= 0 ||
+                       a->elems < (int64_t)sizeof(int64_t)))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: rows of %u bytes: expected how many there are, "
+                           "and room for them, in main memory",
+                           c->op->name, a->row);
     if (a->at >= 0 && a->elems > 0 && a->elems <= has &&
         a->at <= has - a->elems)
         return DSFLOW_OK;

@@ -4,11 +4,15 @@
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
-int64_t dsf_rows_bytes(const struct dsf_rows_args *a)
+int64_t dsf_row_bytes(const struct dsf_rows_args *a)
 {
     return (int64_t)sizeof(int64_t) +
-           a->most * ((int64_t)sizeof(int64_t) +
-                      (int64_t)dsflow_dtype_bytes(DSFLOW_FP32, a->width));
+           (int64_t)dsflow_dtype_bytes(DSFLOW_FP32, a->width);
+}
+
+int64_t dsf_rows_bytes(const struct dsf_rows_args *a)
+{
+    return (int64_t)sizeof(int64_t) + a->most * dsf_row_bytes(a);
 }
 
 /* Whole rows, and room for those that there may be. */

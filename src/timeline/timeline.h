@@ -19,6 +19,11 @@ struct dsf_span {
     uint16_t lane;     /* where it ran */
     int16_t rank;      /* of the task, home of the data, or ANYWHERE */
     uint8_t kind;      /* enum dsf_span_kind */
+    uint8_t out, between; /* of a message: 1 where it goes out; 1 where it is
+                             between nodes */
+    uint8_t program;      /* of a message: of its task, of which `step` is */
+    uint64_t unsent; /* of a message between processes: bytes of what it is of
+                        that did not go, as nothing stood there */
 };
 
 enum dsf_lane_kind {

@@ -79,7 +79,7 @@ double dsf_span_moves(const struct dsf_trace *trace,
     const struct dsflow_task_spec *t;
 
     if (span->kind == DSF_SPAN_TRANSFER)
-        return (double)data_of(trace, span->what)->bytes;
+        return (double)data_of(trace, span->what)->bytes - (double)span->unsent;
     t = task_of(trace, span);
     if (t->op->swaps)
         return (double)dsf_task_swapped(trace->graph, t);

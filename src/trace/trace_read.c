@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 #include "graph/program.h"
+#include "graph/task.h"
 #include "trace/trace_private.h"
 
 #include <jansson.h>
@@ -364,7 +365,9 @@ static bool read_spans(FILE *in, struct dsf_trace *trace)
                 !is_time(s.start) || !is_time(s.end) ||
                 s.kind > DSF_SPAN_TRANSFER ||
                 (s.kind == DSF_SPAN_TRANSFER && s.lane < timeline->workers) ||
-                s.what >= (s.kind == DSF_SPAN_TASK ? ntasks : ndata))
+                s.what >= (s.kind == DSF_SPAN_TASK ? ntasks : ndata) ||
+                (s.kind == DSF_SPAN_TRANSFER &&
+                 s.unsent > dsf_nth_data(trace->graph, s.what)->bytes))
                 return false;
             dsf_timeline_add(timeline, &s);
         }

@@ -258,6 +258,7 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
     };
     const char *program = dsflow_plan_program_of(r->s.plan, step.step);
     bool plain = strcmp(program, "step") == 0;
+    double unsent = 0;
     int status;
 
     if (!plain)
@@ -270,6 +271,10 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
     step.nvme_bytes = r->held[DSFLOW_NVME];
     dsf_meter_step(&r->meter, step.step - 1 - r->first, r->last, report->at,
                    &step);
+    for (int i = 0; i < DSF_NWIRES; i++) {
+        step.moved[DSF_MOVE_REDUCE] -= (int64_t)step.unsent[i];
+        unsent += step.unsent[i];
+    }
     status = tell_step(r, &step, err);
 
     /* The first step touches memory for the first time; one after a pause
@@ -287,6 +292,7 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
         }
         if (step.sent_seconds > 0) {
             r->sent += step.sent_seconds;
+            r->unsent += unsent;
             r->sent_hidden += step.sent_hidden * step.sent_seconds;
         }
     }

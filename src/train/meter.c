@@ -185,6 +185,25 @@ static uint32_t step_of(struct dsf_meter *m, const struct dsf_meter_program *p,
     return (uint32_t)p->step[run];
 }
 
+/* What of the messages of each step did not come. A step that is told has all:
+ * its update needs them. */
+static void count_unsent(struct dsf_meter *m)
+{
+    for (size_t i = m->carried; i < m->drained.n; i++) {
+        const struct dsf_span *s = &m->drained.v[i];
+        uint32_t step;
+
+        if (s->unsent == 0 || s->kind != DSF_SPAN_TRANSFER || s->out ||
+            s->program >= dsflow_graph_nprograms(m->graph) ||
+            !m->programs[s->program].counts)
+            continue;
+        step = step_of(m, &m->programs[s->program], s->step);
+        m->unsent[step % DSF_METER_STEPS]
+                 [s->between ? DSF_WIRES_BETWEEN : DSF_WIRES_INSIDE] +=
+            (double)s->unsent;
+    }
+}
+
 /* The executor counts the runs of each program by itself. */
 static void count_steps(struct dsf_meter *m)
 {
@@ -282,6 +301,7 @@ static void drain(struct dsf_meter *m, int64_t step, double from, double to,
 
     learn(m);
     count_steps(m);
+    count_unsent(m);
     keep_io(m);
     keep_sent(m);
     if (m->file != NULL) {
@@ -315,7 +335,7 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
                     struct dsf_step *step)
 {
     double began = dsf_exec_began(m->exec), seconds = to - from;
-    double workers = seconds * m->lanes.workers, hidden;
+    double workers = seconds * m->lanes.workers, hidden, *unsent;
     dsflow_program program =
         dsf_plan_program(m->plan, m->graph, m->done + i + 1);
     struct dsf_lap lap = { .ran = true,
@@ -333,6 +353,9 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
     step->sent_seconds = dsf_io_meter_take(&m->sent, &m->lanes, from - began,
                                            to - began, &hidden);
     step->sent_hidden = hidden / step->sent_seconds;
+    unsent = m->unsent[i % DSF_METER_STEPS];
+    memcpy(step->unsent, unsent, sizeof(step->unsent));
+    memset(unsent, 0, sizeof(step->unsent));
     /* A task that is still running counts in the step in which it ends, which
      * may so get more than it has. */
     for (int k = 0; k < DSF_SHARE_IDLE; k++)

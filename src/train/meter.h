@@ -24,6 +24,9 @@ struct dsf_meter_program {
     size_t nruns, cap_runs;
 };
 
+/* Of so many steps at a time there may be spans. */
+enum { DSF_METER_STEPS = 8 };
+
 struct dsf_meter {
     struct dsflow_exec *exec;
     struct dsflow_graph *graph;
@@ -45,6 +48,8 @@ struct dsf_meter {
     struct dsf_io_meter io;
     struct dsf_processes processes; /* of the ranks, and what these … */
     struct dsf_io_meter sent;       /* … send each other */
+    double unsent[DSF_METER_STEPS][DSF_NWIRES]; /* of the messages of steps that
+                                                   were not told as yet */
 
     struct dsf_timeline kept;    /* of them, what goes to the trace */
     struct dsf_trace_file *file; /* NULL: nothing is traced */

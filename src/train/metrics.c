@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "sim/traffic_report.h"
+#include "tasks/tasks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -187,6 +188,25 @@ static json_t *counts(unsigned n, const char *const *names, const int64_t *v)
     return root;
 }
 
+/* The traffic of the plan, less what did not go. */
+static json_t *traffic_of(const struct dsf_step *s)
+{
+    struct dsf_weights w = *s->weights;
+    json_t *traffic;
+
+    w.kinds = dsf_xcalloc(w.nkinds + 1u, sizeof(*w.kinds));
+    memcpy(w.kinds, s->weights->kinds, w.nkinds * sizeof(*w.kinds));
+    for (int i = 0; i < DSF_NWIRES; i++) {
+        w.traffic.bytes[i] -= s->unsent[i];
+        for (unsigned k = 0; k < w.nkinds; k++)
+            if (w.kinds[k].op == &dsf_op_add_rows)
+                w.kinds[k].traffic.bytes[i] -= s->unsent[i];
+    }
+    traffic = dsf_traffic_kinds_json(&w);
+    free(w.kinds);
+    return traffic;
+}
+
 int dsf_metrics_step(struct dsf_metrics *m, const struct dsf_step *s,
                      struct dsflow_err *err)
 {
@@ -205,8 +225,7 @@ int dsf_metrics_step(struct dsf_metrics *m, const struct dsf_step *s,
         real(s->io_seconds), "io_hidden", real(s->io_hidden));
 
     if (s->weights != NULL && s->weights->moved > 0)
-        json_object_set_new(line, "traffic",
-                            dsf_traffic_kinds_json(s->weights));
+        json_object_set_new(line, "traffic", traffic_of(s));
     if (!isnan(s->mfu))
         json_object_set_new(line, "mfu", json_real(s->mfu));
     if (s->overflows >= 0)

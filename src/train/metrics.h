@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <dsflow/error.h>
 
+#include "graph/traffic.h"
 #include "sim/weights.h"
 #include "timeline/shares.h"
 
@@ -42,6 +43,9 @@ struct dsf_step {
     double sent_seconds; /* of all messages between processes */
     double sent_hidden;  /* share of it during which the process that one is for
                             computes */
+    double unsent[DSF_NWIRES]; /* bytes of the plan's traffic between processes
+                                  that did not go: rows that no token touched
+                                  (add_rows) */
     double efficiency;  /* lower bound of the step / its time */
     double mfu;         /* of what its GPUs are built for: mfu.h */
     double share[DSF_NSHARES]; /* of workers x seconds; sum 1 */

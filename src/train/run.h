@@ -65,7 +65,8 @@ struct dsf_run {
     double *seconds; /* of the steps that nothing interrupted */
     double taken, least; /* all of them, and what they take at least */
     double io, io_hidden; /* seconds of disks in all of them */
-    double sent, sent_hidden; /* and of messages between processes */
+    double sent, sent_hidden; /* and of messages between processes, … */
+    double unsent;            /* … and bytes that need not go */
     size_t nseconds, cap_seconds;
 };
 

@@ -67,7 +67,7 @@ static void add_seconds(const struct dsf_run *r, struct dsf_used *used)
         /* Of all processes, or of this one. */
         used->sent = r->sent / n / (r->s.alone ? 1 : r->meter.processes.n);
         used->sent_hidden = r->sent_hidden / r->sent;
-        used->sent_bytes = sent_by(r);
+        used->sent_bytes = sent_by(r) - r->unsent / n;
     }
 }
 

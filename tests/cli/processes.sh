@@ -99,6 +99,40 @@ for kind, count in plan["tasks"].items():
     assert trace["tasks"][kind]["count"] == count, kind
 assert 0 < trace["efficiency"] <= 1, trace["efficiency"]
 PY
+# Rows of an embedding: as many bytes go as tokens have touched rows, which is
+# known in each step and to the byte: each of them is that of one byte of the text.
+rows="--set mesh.data=2 --set batch.groups=2 --set zero.stage=2 --set model.family=llama
+      --set model.tied=false --set model.vocab=4096 --set compress.embedding=rows"
+# shellcheck disable=SC2086
+{
+    run rows-1 $rows
+    in_processes 2 0 "steps 1 to 10 are traced" --set job.output=rows-2 $rows --trace=all
+    "$dsflow" plan job.toml $rows --json > plan.json
+}
+"$dsflow" trace rows-2 --json > trace.json || fault "rows: no trace: $?"
+same rows-1 rows-2
+python3 - << 'PY' || fault "rows: not the bytes that were touched"
+import json
+def read(name):
+    lines = [json.loads(line) for line in open(name + "/metrics.jsonl")]
+    return [line for line in lines if "traffic" in line]
+def bytes_of(it, kind="add_rows"):
+    return it["traffic"][kind]["inside"]["bytes"]
+row, plan = 8 + 4 * 32, json.load(open("plan.json"))
+most = 2 * (8 + 96 * row)
+assert bytes_of(plan) == most, (bytes_of(plan), most)
+one, two = read("rows-1"), read("rows-2")
+assert len(one) == len(two) == 10
+for a, b in zip(one, two):
+    assert bytes_of(a) == most, a
+    went = bytes_of(b)
+    assert (went - 16) % row == 0 and 16 + 2 * 8 * row < went < 16 + 2 * 60 * row, b
+    less = most - went
+    assert a["bytes"]["reduce"] - b["bytes"]["reduce"] == less, (a, b)
+    assert bytes_of(a, "all") - bytes_of(b, "all") == less, (a, b)
+mean = sum(bytes_of(b) for b in two) / 10
+assert abs(bytes_of(json.load(open("trace.json"))) - mean) < mean / 3, mean
+PY
 # What is copied in a process beside what comes is no message.
 in_processes 2 0 "steps 1 to 10 are traced" --set job.output=copied \
     --set mesh.data=4 --set zero.stage=1 --trace=all
