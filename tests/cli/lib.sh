@@ -83,6 +83,13 @@ same() {
     done
 }
 
+# stop_at STEP: `part` is the run `all` as if it had been stopped behind that step.
+stop_at() {
+    mkdir -p part/checkpoints
+    cp -r "all/checkpoints/step-$1" part/checkpoints
+    echo "step-$1" > part/checkpoints/latest
+}
+
 # said: what is in `err`, but for words about the machine: it is busy when other
 # tests run, and which command is the first to measure it is chance.
 said() {

@@ -22,10 +22,7 @@ for errors in fp32 bf16; do
     same $errors all
     # A stop before the freeze, at it, and behind it; and another mesh.
     for stop in 3 4 5 8; do
-        mkdir -p part/checkpoints
-        cp all/job.toml part 2> /dev/null
-        cp -r all/checkpoints/step-$stop part/checkpoints
-        echo step-$stop > part/checkpoints/latest
+        stop_at $stop
         run part $set --set mesh.data=2 --set mesh.pipeline=2 \
             --set zero.stage=$((stop % 4)) --resume $(tier $stop)
         same $errors part
@@ -52,9 +49,7 @@ run tokens $tokens --executor serial
 run all $tokens --set mesh.sequence=2 --set mesh.data=2 --set zero.stage=1 \
     --set checkpoint.every=5 --set checkpoint.keep=20
 same tokens all
-mkdir -p part/checkpoints
-cp -r all/checkpoints/step-5 part/checkpoints
-echo step-5 > part/checkpoints/latest
+stop_at 5
 run part $tokens --set mesh.data=2 --set mesh.pipeline=2 --resume
 same tokens part
 rm -r tokens all part
@@ -64,9 +59,7 @@ run tensor $one --set mesh.tensor=2 --executor serial
 run all $one --set mesh.tensor=2 --set mesh.data=2 --set zero.stage=2 \
     --set checkpoint.every=5 --set checkpoint.keep=20
 same tensor all
-mkdir -p part/checkpoints
-cp -r all/checkpoints/step-5 part/checkpoints
-echo step-5 > part/checkpoints/latest
+stop_at 5
 run part $one --set mesh.tensor=2 --set mesh.pipeline=2 --resume
 same tensor part
 rm -r tensor all part
@@ -77,9 +70,7 @@ run lamb $lamb --executor serial
 run all $lamb --set mesh.data=4 --set checkpoint.every=1 --set checkpoint.keep=20
 same lamb all
 for stop in 3 4 5 8; do
-    mkdir -p part/checkpoints
-    cp -r all/checkpoints/step-$stop part/checkpoints
-    echo step-$stop > part/checkpoints/latest
+    stop_at $stop
     run part $lamb --set mesh.data=2 --set mesh.pipeline=2 --set zero.stage=$((stop % 4)) \
         --resume $(tier $stop)
     same lamb part

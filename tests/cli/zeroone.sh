@@ -15,10 +15,7 @@ for errors in fp32 bf16; do
     same $errors all
     # A stop behind a step of each kind; and another mesh.
     for stop in 2 3 4 5; do
-        mkdir -p part/checkpoints
-        cp all/job.toml part 2> /dev/null
-        cp -r all/checkpoints/step-$stop part/checkpoints
-        echo step-$stop > part/checkpoints/latest
+        stop_at $stop
         tier=cpu
         [ $stop -lt 4 ] || tier=nvme
         run part $set --set mesh.pipeline=2 --resume --set offload.optimizer=$tier \
@@ -42,9 +39,7 @@ same alone alone2
 run tensor $one --set mesh.tensor=2 --executor serial
 run all $one --set mesh.tensor=2 --set checkpoint.every=5 --set checkpoint.keep=20
 same tensor all
-mkdir -p part/checkpoints
-cp -r all/checkpoints/step-5 part/checkpoints
-echo step-5 > part/checkpoints/latest
+stop_at 5
 run part $one --set mesh.tensor=2 --set mesh.pipeline=2 --resume
 same tensor part
 rm -r tensor all part
