@@ -99,12 +99,14 @@ done
 
 # A bar has the width of the terminal.
 if has_terminal; then
-    script -qec "stty cols 60 rows 20; exec '$dsflow' run job.toml -n 2 $mesh \
+    TERM=xterm script -qec "stty cols 60 rows 20; exec '$dsflow' run job.toml -n 2 $mesh \
         --set job.output=bar" bar.log > /dev/null 2>&1 < /dev/null ||
         { fault "on a terminal: $?"; cat bar.log; }
     grep -q "$(printf '\r\033\\[K10/10  ')" bar.log || fault "no bar: $(cat -v bar.log)"
-    tr '\r' '\n' < bar.log | sed 's/\x1b\[[0-9;]*[mK]//g' | grep "^[0-9]*/10 " |
-        while read -r line; do [ ${#line} -lt 60 ] || echo "$line"; done > wide
+    tr '\r' '\n' < bar.log | sed 's/\x1b\[[0-9;]*[mK]//g' | grep "^[0-9]*/10 " | {
+        LC_ALL=C.UTF-8
+        while read -r line; do [ ${#line} -lt 60 ] || echo "$line"; done
+    } > wide
     [ -s wide ] && fault "bars are too wide: $(cat wide)"
 fi
 
