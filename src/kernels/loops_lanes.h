@@ -52,14 +52,15 @@ INLINE struct lamb_lanes lamb_lanes(const struct dsf_lamb_step *s)
 }
 
 /* A number without a second moment is moved by its decay alone: where means are
- * what was sent in 1 bit, it has one as large as all others. */
+ * what was sent in 1 bit, it has one as large as all others. A NaN is
+ * no 0. */
 INLINE vf lamb_step(const struct lamb_lanes *s, vf p, vf m, vf v)
 {
-    const vu none = { 0 };
+    const vf none = { 0 };
     vf step = m / (vsqrt(v) / s->root2 + s->eps) * s->rate1;
 
     return vfma_exact(p, s->decay,
-                      (vf)choose(below(none, (vu)v), (vu)step, none));
+                      (vf)choose((vu)(v != none), (vu)step, (vu)none));
 }
 
 /* Rows of W that are read side by side, from all over it: a core gets half as
