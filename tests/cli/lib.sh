@@ -90,6 +90,21 @@ stop_at() {
     echo "step-$1" > part/checkpoints/latest
 }
 
+# on_meshes KEYS MESH OTHER: a run one task after the other, one on a mesh, and one that
+# goes on from step 5 of that on another mesh, have the same bytes.
+on_meshes() {
+    # shellcheck disable=SC2086 # words are what separates keys
+    {
+        run serial $1 --executor serial
+        run all $1 $2 --set checkpoint.every=5 --set checkpoint.keep=20
+        same serial all
+        stop_at 5
+        run part $1 $3 --resume
+        same serial part
+    }
+    rm -r serial all part
+}
+
 # said: what is in `err`, but for words about the machine: it is busy when other
 # tests run, and which command is the first to measure it is chance.
 said() {

@@ -45,24 +45,12 @@ rm -r clip all
 # Groups of tokens, on ranks that share sequences, and a stop.
 tokens="$one --set batch.groups=2 --set batch.sequence_groups=2 --set model.context=64
     --set batch.sequence=64 --set batch.tile=16"
-run tokens $tokens --executor serial
-run all $tokens --set mesh.sequence=2 --set mesh.data=2 --set zero.stage=1 \
-    --set checkpoint.every=5 --set checkpoint.keep=20
-same tokens all
-stop_at 5
-run part $tokens --set mesh.data=2 --set mesh.pipeline=2 --resume
-same tokens part
-rm -r tokens all part
+on_meshes "$tokens" "--set mesh.sequence=2 --set mesh.data=2 --set zero.stage=1" \
+    "--set mesh.data=2 --set mesh.pipeline=2"
 
 # Tensor ranks, and a stop.
-run tensor $one --set mesh.tensor=2 --executor serial
-run all $one --set mesh.tensor=2 --set mesh.data=2 --set zero.stage=2 \
-    --set checkpoint.every=5 --set checkpoint.keep=20
-same tensor all
-stop_at 5
-run part $one --set mesh.tensor=2 --set mesh.pipeline=2 --resume
-same tensor part
-rm -r tensor all part
+on_meshes "$one --set mesh.tensor=2" "--set mesh.data=2 --set zero.stage=2" \
+    "--set mesh.pipeline=2"
 
 # 1-bit LAMB has a third kind of step, the last one before the freeze.
 lamb="$(echo "$one" | sed 's/onebit_adam/onebit_lamb/g')"

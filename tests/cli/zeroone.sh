@@ -36,13 +36,7 @@ run alone2 $one --set mesh.data=1 --executor serial
 same alone alone2
 
 # Tensor ranks, and a stop in steps of workers' own.
-run tensor $one --set mesh.tensor=2 --executor serial
-run all $one --set mesh.tensor=2 --set checkpoint.every=5 --set checkpoint.keep=20
-same tensor all
-stop_at 5
-run part $one --set mesh.tensor=2 --set mesh.pipeline=2 --resume
-same tensor part
-rm -r tensor all part
+on_meshes "$one --set mesh.tensor=2" "" "--set mesh.pipeline=2"
 
 # Other workers have other momenta.
 run fp32 $one --set mesh.data=4 --set job.steps=11 --resume=changed
