@@ -98,7 +98,7 @@ put_nodes_up() {
 # be it says so, and fails.
 make_nodes() {
     spaces=dsf$$ cable=
-    trap 'drop_nodes; rm -rf "$here"' EXIT
+    trap 'drop_nodes || true; rm -rf "$here"' EXIT
     ip netns add "$spaces"a && ip netns add "$spaces"b &&
         if [ $# -eq 2 ]; then join_by_program "$@"; else join_by_veth; fi &&
         put_nodes_up && write_scripts && at_nodea true && return 0
