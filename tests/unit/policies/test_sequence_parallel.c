@@ -218,8 +218,8 @@ static void what_is_compared_is_what_moves(void **state)
     static const char *const texts[] = {
         "llama mesh.sequence=4 model.context=256 batch.tile=16",
         "llama mesh.sequence=2 model.context=256 precision.compute=bf16",
-        "gpt2 mesh.sequence=4 model.context=256 recompute.what=attention "
-        "mesh.key_slots=2",
+        ("gpt2 mesh.sequence=4 model.context=256 recompute.what=attention "
+         "mesh.key_slots=2"),
         "llama mesh.sequence=8 model.context=256 model.kv_heads=2",
     };
 
