@@ -2,6 +2,7 @@
 #include "tasks/shapes.h"
 
 #include "kernels/narrow.h"
+#include "tasks/coding.h"
 
 #include <dsflow/optimizer.h>
 
@@ -90,4 +91,24 @@ int dsf_control_check(const struct dsflow_case *c, unsigned p,
 {
     return dsf_port_check(c, p, DSFLOW_BYTES, sizeof(struct dsflow_control),
                           err);
+}
+
+void dsf_few_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
+{
+    for (unsigned i = 0; i < c->n; i++) {
+        cost->bytes += (double)c->shapes[i].bytes;
+        cost->flops += (double)c->shapes[i].elems;
+    }
+}
+
+size_t dsf_block_scratch(const struct dsflow_case *c)
+{
+    const struct dsf_coding *coding = c->args;
+
+    return dsflow_dtype_bytes(DSFLOW_FP32, coding->block);
+}
+
+size_t dsf_errors_scratch(const struct dsflow_case *c)
+{
+    return 3 * dsf_block_scratch(c);
 }

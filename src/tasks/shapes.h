@@ -1,4 +1,5 @@
-/* shapes.h - checks of the shapes that an op meets on its ports. */
+/* shapes.h - checks of the shapes that an op meets on its ports, and what
+ * follows from them. */
 #ifndef DSF_TASKS_SHAPES_H
 #define DSF_TASKS_SHAPES_H
 
@@ -31,5 +32,13 @@ enum dsflow_dtype dsf_float_type(const struct dsflow_case *c, unsigned p);
 /* Does port `p` hold a struct dsflow_control? */
 int dsf_control_check(const struct dsflow_case *c, unsigned p,
                       struct dsflow_err *err);
+
+/* The cost of reading and making a few numbers. */
+void dsf_few_cost(const struct dsflow_case *c, struct dsflow_cost *cost);
+
+/* Scratch of an op whose arguments begin with a struct dsf_coding: a block of
+ * fp32; or one that is coded, one decoded, and its errors. */
+size_t dsf_block_scratch(const struct dsflow_case *c);
+size_t dsf_errors_scratch(const struct dsflow_case *c);
 
 #endif

@@ -1,4 +1,5 @@
 /* task_cast.c - numbers of one type as numbers of another. */
+#include "tasks/each_number.h"
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
@@ -86,27 +87,9 @@ static int cast_check(const struct dsflow_case *c, struct dsflow_err *err)
     return status;
 }
 
-/* No floating-point operations: bytes, and what it takes to make them. */
-static void cast_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
-{
-    const struct dsf_cast_args *a = c->args;
-
-    for (unsigned i = IN; i <= OUT; i++)
-        cost->bytes += (double)dsflow_dtype_bytes(c->shapes[i].dtype, a->elems);
-}
-
-static void cast_slice(void *args, int64_t from, int64_t elems,
-                       const int64_t *gone)
-{
-    struct dsf_cast_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->at += from;
-    a->in_at += from - gone[IN];
-    a->out_at += from - gone[OUT];
-}
+#define CAST(place) offsetof(struct dsf_cast_args, place)
+DSF_EACH_NUMBER(cast, .elems = CAST(elems), .first = CAST(at),
+                .ports = { { IN, CAST(in_at), 1 }, { OUT, CAST(out_at), 1 } })
 
 DSF_OP(
     cast,

@@ -1,6 +1,7 @@
 /* task_compress.c - numbers of a unit that ranks send each other in fewer
  * bytes.
  */
+#include "tasks/each_number.h"
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
@@ -28,12 +29,6 @@ static int packed_check(const struct dsflow_case *c, unsigned port,
                        (long long)bytes);
 }
 
-/* What a block takes when it is coded and decoded. */
-static size_t block_scratch(const struct dsf_coding *a)
-{
-    return dsflow_dtype_bytes(DSFLOW_FP32, a->block);
-}
-
 /* --- recode --------------------------------------------------------------- */
 
 static int recode_check(const struct dsflow_case *c, struct dsflow_err *err)
@@ -49,31 +44,14 @@ static int recode_check(const struct dsflow_case *c, struct dsflow_err *err)
     return status;
 }
 
-static void recode_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
-{
-    const struct dsf_recode_args *a = c->args;
-
-    cost->bytes =
-        dsf_port_bytes(c, 0, a->elems) + dsf_port_bytes(c, 1, a->elems);
-}
-
 static size_t recode_scratch(const struct dsflow_case *c)
 {
-    return 2 * block_scratch(c->args);
+    return 2 * dsf_block_scratch(c);
 }
 
-static void recode_slice(void *args, int64_t from, int64_t elems,
-                         const int64_t *gone)
-{
-    struct dsf_recode_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->at += from;
-    a->in_at += from - gone[0];
-    a->out_at += from - gone[1];
-}
+#define RECODE(place) offsetof(struct dsf_recode_args, place)
+DSF_EACH_NUMBER(recode, .elems = RECODE(elems), .first = RECODE(at),
+                .ports = { { 0, RECODE(in_at), 1 }, { 1, RECODE(out_at), 1 } })
 
 DSF_OP(recode, .summary = "parameters as they are when they have been sent",
        .direction = DSFLOW_DIR_UPDATE,
@@ -132,7 +110,7 @@ unsigned dsf_tree_levels(unsigned terms)
  * added. */
 static size_t tree_scratch(const struct dsflow_case *c, unsigned levels)
 {
-    return (2 + levels) * block_scratch(c->args);
+    return (2 + levels) * dsf_block_scratch(c);
 }
 
 static size_t add_recoded_scratch(const struct dsflow_case *c)
@@ -376,11 +354,6 @@ static void decompress_cost(const struct dsflow_case *c,
         cost->bytes += (double)c->shapes[i].bytes;
 }
 
-static size_t decompress_scratch(const struct dsflow_case *c)
-{
-    return block_scratch(c->args);
-}
-
 static int64_t decompress_reads(const struct dsflow_op *op, const void *args,
                                 unsigned port)
 {
@@ -405,7 +378,7 @@ DSF_OP(decompress,
        .args_size = sizeof(struct dsf_decompress_args),
        DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
        .check = decompress_check, .cost = decompress_cost,
-       .scratch = decompress_scratch, .reads = decompress_reads,
+       .scratch = dsf_block_scratch, .reads = decompress_reads,
        .numbers = decompress_numbers);
 
 /* --- gather_coded --------------------------------------------------------- */

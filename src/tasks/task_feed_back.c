@@ -1,10 +1,11 @@
 /* task_feed_back.c - what coding takes from a gradient, for the next one (LoCo:
  * Xie et al. 2024).
  */
+#include "tasks/each_number.h"
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
-enum { CONTROL, GRAD, ERROR };
+enum { GRAD = 1, ERROR };
 
 static int64_t common_multiple(int64_t a, int64_t b)
 {
@@ -43,10 +44,15 @@ static int args_check(const struct dsflow_case *c, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+#define FEED(place) offsetof(struct dsf_feed_back_args, place)
+DSF_EACH_NUMBER(feed_back, .elems = FEED(elems), .first = FEED(at), .flops = 5,
+                .control = 1,
+                .ports = { { GRAD, FEED(grad_at), 2 },
+                           { ERROR, FEED(error_at), 2, DSFLOW_INT8_BLOCK } })
+
 static int feed_back_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_feed_back_args *a = c->args;
-    const enum dsflow_dtype is = c->shapes[ERROR].dtype;
     int status =
         dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
 
@@ -55,47 +61,13 @@ static int feed_back_check(const struct dsflow_case *c, struct dsflow_err *err)
                                         a->elems, err);
     if (status == DSFLOW_OK)
         status = args_check(c, err);
-    if (status == DSFLOW_OK)
-        status = dsf_control_check(c, CONTROL, err);
-    if (status == DSFLOW_OK)
-        status =
-            dsf_range_check(c, GRAD, DSFLOW_FP32, a->grad_at, a->elems, err);
-    if (status == DSFLOW_OK)
-        status = dsf_range_check(c, ERROR,
-                                 is == DSFLOW_INT8_BLOCK ? is : DSFLOW_FP32,
-                                 a->error_at, a->elems, err);
-    return status;
-}
-
-/* Read and written, both. */
-static void feed_back_cost(const struct dsflow_case *c,
-                           struct dsflow_cost *cost)
-{
-    const struct dsf_feed_back_args *a = c->args;
-
-    cost->flops = 5 * (double)a->elems;
-    for (unsigned i = GRAD; i <= ERROR; i++)
-        cost->bytes +=
-            2 * (double)dsflow_dtype_bytes(c->shapes[i].dtype, a->elems);
+    return status < 0 ? status : dsf_each_number_check(&feed_back_each, c, err);
 }
 
 /* Some numbers coded, decoded, and the errors of as many. */
 static size_t feed_back_scratch(const struct dsflow_case *c)
 {
     return 3 * dsflow_dtype_bytes(DSFLOW_FP32, dsf_feed_back_step(c->args));
-}
-
-static void feed_back_slice(void *args, int64_t from, int64_t elems,
-                            const int64_t *gone)
-{
-    struct dsf_feed_back_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->at += from;
-    a->grad_at += from - gone[GRAD];
-    a->error_at += from - gone[ERROR];
 }
 
 DSF_OP(feed_back,

@@ -184,21 +184,12 @@ static int lamb_ratio_check(const struct dsflow_case *c, struct dsflow_err *err)
     return status;
 }
 
-static void lamb_ratio_cost(const struct dsflow_case *c,
-                            struct dsflow_cost *cost)
-{
-    for (unsigned i = 0; i < c->n; i++) {
-        cost->bytes += (double)c->shapes[i].bytes;
-        cost->flops += (double)c->shapes[i].elems;
-    }
-}
-
 DSF_OP(lamb_ratio, .summary = "LAMB: the ratio of norms of each tensor",
        .direction = DSFLOW_DIR_UPDATE, .comm = DSFLOW_COMM_REDUCE, .repeats = 1,
        .joins = 1, .args_size = sizeof(struct dsf_ratio_args),
        DSFLOW_PORTS({ "ratio", DSFLOW_W, DSFLOW_FP64 },
                     { "sums", DSFLOW_R, DSFLOW_FP64 }),
-       .check = lamb_ratio_check, .cost = lamb_ratio_cost);
+       .check = lamb_ratio_check, .cost = dsf_few_cost);
 
 /* --- parameters ----------------------------------------------------------- */
 

@@ -1,4 +1,5 @@
 /* task_norm.c - the norm of the whole gradient, and clipping by it. */
+#include "tasks/each_number.h"
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
@@ -43,20 +44,12 @@ DSF_OP(square, .summary = "squared norm of a gradient",
                     { "out", DSFLOW_W, DSFLOW_FP64, DSFLOW_BLOCKS }),
        .check = square_check, .cost = square_cost, .slice = square_slice);
 
-static void sum_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
-{
-    for (unsigned i = 0; i < c->n; i++) {
-        cost->bytes += (double)c->shapes[i].bytes;
-        cost->flops += (double)c->shapes[i].elems;
-    }
-}
-
 DSF_OP(sum, .summary = "sum of numbers, left to right",
        .direction = DSFLOW_DIR_UPDATE, .comm = DSFLOW_COMM_REDUCE, .repeats = 1,
        .joins = 1,
        DSFLOW_PORTS({ "out", DSFLOW_RW, DSFLOW_FP64 },
                     { "in", DSFLOW_R, DSFLOW_FP64 }),
-       .check = dsf_ports_check, .cost = sum_cost);
+       .check = dsf_ports_check, .cost = dsf_few_cost);
 
 static int clip_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
@@ -99,38 +92,21 @@ DSF_OP(clip,
 
 /* --- of a group ----------------------------------------------------------- */
 
+#define CLIP(place) offsetof(struct dsf_clip_group_args, place)
+DSF_EACH_NUMBER(clip_group, .elems = CLIP(elems), .flops = 1, .control = 1,
+                .ports = { { 1, CLIP(at), 2 } })
+
 static int clip_group_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_clip_group_args *a = c->args;
-    int status = dsf_control_check(c, 0, err);
+    int status = dsf_each_number_check(&clip_group_each, c, err);
 
     if (status == DSFLOW_OK && (!(a->limit > 0) || a->groups < 1))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "clip_group: limit %g, %lld groups: expected more "
                            "than 0",
                            a->limit, (long long)a->groups);
-    if (status == DSFLOW_OK)
-        status = dsf_range_check(c, 1, DSFLOW_FP32, a->at, a->elems, err);
     return status < 0 ? status : dsf_port_check(c, 2, DSFLOW_FP64, 1, err);
-}
-
-static void clip_group_cost(const struct dsflow_case *c,
-                            struct dsflow_cost *cost)
-{
-    const struct dsf_clip_group_args *a = c->args;
-
-    cost->flops = (double)a->elems;
-    cost->bytes = 8 * (double)a->elems;
-}
-
-static void clip_group_slice(void *args, int64_t from, int64_t elems,
-                             const int64_t *gone)
-{
-    struct dsf_clip_group_args *a = args;
-
-    a->elems = elems;
-    if (from >= 0)
-        a->at += from - gone[1];
 }
 
 DSF_OP(clip_group,

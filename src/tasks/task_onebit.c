@@ -1,9 +1,10 @@
 /* task_onebit.c - 1-bit Adam: what is sent of a momentum, and what comes of it.
  * Parameters are then changed by `lamb` without its ratio.
  */
+#include "tasks/each_number.h"
 #include "tasks/onebit.h"
-#include "tasks/onebit_lamb.h"
 #include "tasks/shapes.h"
+#include "tasks/signs.h"
 #include "tasks/tasks.h"
 
 /* --- keys ----------------------------------------------------------------- */
@@ -82,66 +83,38 @@ int dsf_groups_check(const struct dsflow_case *c, int64_t groups,
 
 enum { CONTROL, GRAD, M, ERROR, LAMB };
 
+#define FEED(place) offsetof(struct dsf_momentum_args, place)
+DSF_EACH_NUMBER(feed_momentum, .elems = FEED(elems), .flops = 6, .control = 1,
+                .ports = { { GRAD, FEED(grad_at), 3 },
+                           { M, 0, 1 },
+                           { ERROR, FEED(error_at), 2, DSFLOW_BF16 } })
+
+int dsf_feed_check(const struct dsflow_case *c, int64_t elems, int64_t groups,
+                   unsigned error, struct dsflow_err *err)
+{
+    int status = dsf_groups_check(c, groups, err);
+
+    if (status == DSFLOW_OK && dsf_has_port(c, error))
+        status = dsf_coding_check(c->args, c->op->name, 0, elems, err);
+    return status == DSFLOW_OK && dsf_has_port(c, error)
+               ? dsf_coding_check_whole(c->args, c->op->name, 0, elems, err)
+               : status;
+}
+
 static int feed_momentum_check(const struct dsflow_case *c,
                                struct dsflow_err *err)
 {
     const struct dsf_momentum_args *a = c->args;
-    int status = dsf_control_check(c, CONTROL, err);
+    int status = dsf_each_number_check(&feed_momentum_each, c, err);
 
-    if (status == DSFLOW_OK)
-        status = dsf_groups_check(c, a->groups, err);
-    if (status == DSFLOW_OK)
-        status =
-            dsf_range_check(c, GRAD, DSFLOW_FP32, a->grad_at, a->elems, err);
-    if (status == DSFLOW_OK && dsf_has_port(c, M))
-        status = dsf_range_check(c, M, DSFLOW_FP32, 0, a->elems, err);
-    else if (status == DSFLOW_OK && a->beta1 != 0)
+    if (status == DSFLOW_OK && !dsf_has_port(c, M) && a->beta1 != 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "feed_momentum: beta1 %g without m: expected 0",
                            a->beta1);
-    if (status < 0 || !dsf_has_port(c, ERROR))
-        return status;
-    status = dsf_coding_check(&a->coding, c->op->name, 0, a->elems, err);
     if (status == DSFLOW_OK)
-        status =
-            dsf_coding_check_whole(&a->coding, c->op->name, 0, a->elems, err);
-    if (status == DSFLOW_OK)
-        status = dsf_range_check(
-            c, ERROR,
-            c->shapes[ERROR].dtype == DSFLOW_BF16 ? DSFLOW_BF16 : DSFLOW_FP32,
-            a->error_at, a->elems, err);
+        status = dsf_feed_check(c, a->elems, a->groups, ERROR, err);
     return status < 0 || !dsf_has_port(c, LAMB) ? status
                                                 : dsf_lamb_check(c, LAMB, err);
-}
-
-static void feed_momentum_cost(const struct dsflow_case *c,
-                               struct dsflow_cost *cost)
-{
-    const int64_t n = ((const struct dsf_momentum_args *)c->args)->elems;
-
-    cost->flops = 6 * (double)n;
-    cost->bytes = 3 * dsf_port_bytes(c, GRAD, n) + dsf_port_bytes(c, M, n) +
-                  2 * dsf_port_bytes(c, ERROR, n);
-}
-
-/* A block coded, decoded, and its errors. */
-static size_t feed_momentum_scratch(const struct dsflow_case *c)
-{
-    const struct dsf_momentum_args *a = c->args;
-
-    return 3 * dsflow_dtype_bytes(DSFLOW_FP32, a->coding.block);
-}
-
-static void feed_momentum_slice(void *args, int64_t from, int64_t elems,
-                                const int64_t *gone)
-{
-    struct dsf_momentum_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->grad_at += from - gone[GRAD];
-    a->error_at += from - gone[ERROR];
 }
 
 DSF_OP(feed_momentum,
@@ -156,9 +129,15 @@ DSF_OP(feed_momentum,
                       .optional = 1 },
                     { "lamb", DSFLOW_R, DSFLOW_FP64, .optional = 1 }),
        .check = feed_momentum_check, .cost = feed_momentum_cost,
-       .scratch = feed_momentum_scratch, .slice = feed_momentum_slice);
+       .scratch = dsf_errors_scratch, .slice = feed_momentum_slice);
 
 /* --- chunk_squares -------------------------------------------------------- */
+
+#define CHUNK(place) offsetof(struct dsf_chunk_args, place)
+DSF_EACH_NUMBER(chunk_squares, .elems = CHUNK(elems), .first = CHUNK(at),
+                .flops = 3,
+                .ports = { { 0, CHUNK(grad_at), 1 },
+                           { 1, CHUNK(server_at), 1 } })
 
 static int chunk_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
@@ -176,42 +155,10 @@ static int chunk_squares_check(const struct dsflow_case *c,
     int status = chunk_check(c, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_range_check(c, 0, DSFLOW_FP32, a->grad_at, a->elems, err);
-    if (status == DSFLOW_OK && dsf_has_port(c, 1))
-        status =
-            dsf_range_check(c, 1, DSFLOW_FP32, a->server_at, a->elems, err);
+        status = dsf_each_number_check(&chunk_squares_each, c, err);
     return status < 0 ? status
-                      : dsf_range_check(c, 2, DSFLOW_FP64, 0,
-                                        a->elems / a->coding.block, err);
-}
-
-static void chunk_squares_cost(const struct dsflow_case *c,
-                               struct dsflow_cost *cost)
-{
-    const int64_t n = ((const struct dsf_chunk_args *)c->args)->elems;
-
-    cost->flops = 3 * (double)n;
-    cost->bytes = dsf_port_bytes(c, 0, n) + dsf_port_bytes(c, 1, n);
-}
-
-static size_t chunk_scratch(const struct dsflow_case *c)
-{
-    const struct dsf_chunk_args *a = c->args;
-
-    return dsflow_dtype_bytes(DSFLOW_FP32, a->coding.block);
-}
-
-static void chunk_squares_slice(void *args, int64_t from, int64_t elems,
-                                const int64_t *gone)
-{
-    struct dsf_chunk_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->at += from;
-    a->grad_at += from - gone[0];
-    a->server_at += from - gone[1];
+                      : dsf_port_check(c, 2, DSFLOW_FP64,
+                                       a->elems / a->coding.block, err);
 }
 
 DSF_OP(chunk_squares,
@@ -224,7 +171,7 @@ DSF_OP(chunk_squares,
                       .optional = 1 },
                     { "sums", DSFLOW_W, DSFLOW_FP64, DSFLOW_BLOCKS }),
        .check = chunk_squares_check, .cost = chunk_squares_cost,
-       .scratch = chunk_scratch, .slice = chunk_squares_slice);
+       .scratch = dsf_block_scratch, .slice = chunk_squares_slice);
 
 /* --- chunk_scales --------------------------------------------------------- */
 
@@ -255,49 +202,28 @@ DSF_OP(chunk_scales, .summary = "1-bit Adam: the scale of each chunk",
 
 enum { SUM = 1, SCALES, SERVER, MOMENTUM };
 
-static int serve_check(const struct dsflow_case *c, struct dsflow_err *err)
+DSF_EACH_NUMBER(serve, .elems = CHUNK(elems), .first = CHUNK(at), .flops = 2,
+                .control = 1,
+                .ports = { { SUM, CHUNK(grad_at), 1 },
+                           { SERVER, CHUNK(server_at), 2 },
+                           { MOMENTUM, CHUNK(m_at), 1 } })
+
+int dsf_served_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_chunk_args *a = c->args;
-    int status = dsf_control_check(c, 0, err);
+    int status = chunk_check(c, err);
 
-    if (status == DSFLOW_OK)
-        status =
-            dsf_range_check(c, SUM, DSFLOW_FP32, a->grad_at, a->elems, err);
-    if (status == DSFLOW_OK)
-        status =
-            dsf_range_check(c, MOMENTUM, DSFLOW_FP32, a->m_at, a->elems, err);
-    if (status < 0 || !dsf_has_port(c, SERVER))
-        return status;
-    status = chunk_check(c, err);
-    if (status == DSFLOW_OK)
-        status = dsf_port_check(c, SCALES, DSFLOW_FP64,
-                                a->coding.ntensors * a->groups, err);
     return status < 0 ? status
-                      : dsf_range_check(c, SERVER, DSFLOW_FP32, a->server_at,
-                                        a->elems, err);
+                      : dsf_port_check(c, SCALES, DSFLOW_FP64,
+                                       a->coding.ntensors * a->groups, err);
 }
 
-static void serve_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
+static int serve_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const int64_t n = ((const struct dsf_chunk_args *)c->args)->elems;
+    int status = dsf_each_number_check(&serve_each, c, err);
 
-    cost->flops = 2 * (double)n;
-    cost->bytes = dsf_port_bytes(c, SUM, n) + 2 * dsf_port_bytes(c, SERVER, n) +
-                  dsf_port_bytes(c, MOMENTUM, n);
-}
-
-static void serve_slice(void *args, int64_t from, int64_t elems,
-                        const int64_t *gone)
-{
-    struct dsf_chunk_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->at += from;
-    a->grad_at += from - gone[SUM];
-    a->server_at += from - gone[SERVER];
-    a->m_at += from - gone[MOMENTUM];
+    return status < 0 || !dsf_has_port(c, SERVER) ? status
+                                                  : dsf_served_check(c, err);
 }
 
 DSF_OP(serve, .summary = "1-bit Adam: the momentum that all have from here on",

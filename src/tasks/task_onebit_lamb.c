@@ -1,10 +1,11 @@
 /* task_onebit_lamb.c - 1-bit LAMB: the momenta of all tensors are sent with one
  * scale, and ratios of norms follow the variance of what comes back. Parameters
  * are changed by `lamb`. */
+#include "tasks/each_number.h"
 #include "tasks/lamb.h"
 #include "tasks/onebit.h"
-#include "tasks/onebit_lamb.h"
 #include "tasks/shapes.h"
+#include "tasks/signs.h"
 #include "tasks/tasks.h"
 
 /* --- keys ----------------------------------------------------------------- */
@@ -84,71 +85,28 @@ int dsf_lamb_check(const struct dsflow_case *c, unsigned p,
                           DSF_LAMB_FIELDS * DSFLOW_MAX_TENSORS, err);
 }
 
-/* What reads a few numbers, and makes a few. */
-static void few_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
-{
-    for (unsigned i = 0; i < c->n; i++) {
-        cost->bytes += (double)c->shapes[i].bytes;
-        cost->flops += (double)c->shapes[i].elems;
-    }
-}
-
 /* --- send_signs ----------------------------------------------------------- */
 
 enum { GRAD, ERROR, SQUARES };
 
+#define SEND(place) offsetof(struct dsf_send_args, place)
+DSF_EACH_NUMBER(send_signs, .elems = SEND(elems), .flops = 2,
+                .ports = { { GRAD, SEND(grad_at), 2 },
+                           { ERROR, SEND(error_at), 2, DSFLOW_BF16 } })
+
 static int send_signs_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_send_args *a = c->args;
-    int status = dsf_coding_check(&a->coding, c->op->name, 0, a->elems, err);
+    int status = dsf_feed_check(c, a->elems, 1, ERROR, err);
 
-    if (status == DSFLOW_OK)
-        status =
-            dsf_coding_check_whole(&a->coding, c->op->name, 0, a->elems, err);
     if (status == DSFLOW_OK && a->all < 1)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "%s: the mean of %lld squares: expected 1 or more",
                              c->op->name, (long long)a->all);
     if (status == DSFLOW_OK)
-        status =
-            dsf_range_check(c, GRAD, DSFLOW_FP32, a->grad_at, a->elems, err);
-    if (status == DSFLOW_OK)
-        status = dsf_range_check(
-            c, ERROR,
-            c->shapes[ERROR].dtype == DSFLOW_BF16 ? DSFLOW_BF16 : DSFLOW_FP32,
-            a->error_at, a->elems, err);
+        status = dsf_each_number_check(&send_signs_each, c, err);
     return status < 0 ? status
                       : dsf_port_check(c, SQUARES, DSFLOW_FP64, 1, err);
-}
-
-static void send_signs_cost(const struct dsflow_case *c,
-                            struct dsflow_cost *cost)
-{
-    const int64_t n = ((const struct dsf_send_args *)c->args)->elems;
-
-    cost->flops = 2 * (double)n;
-    cost->bytes =
-        2 * dsf_port_bytes(c, GRAD, n) + 2 * dsf_port_bytes(c, ERROR, n);
-}
-
-/* Errors of a block. */
-static size_t send_signs_scratch(const struct dsflow_case *c)
-{
-    const struct dsf_send_args *a = c->args;
-
-    return dsflow_dtype_bytes(DSFLOW_FP32, a->coding.block);
-}
-
-static void send_signs_slice(void *args, int64_t from, int64_t elems,
-                             const int64_t *gone)
-{
-    struct dsf_send_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->grad_at += from - gone[GRAD];
-    a->error_at += from - gone[ERROR];
 }
 
 DSF_OP(send_signs,
@@ -160,7 +118,7 @@ DSF_OP(send_signs,
                     { "error", DSFLOW_RW, .slice = DSFLOW_ELEMS },
                     { "squares", DSFLOW_R, DSFLOW_FP64 }),
        .check = send_signs_check, .cost = send_signs_cost,
-       .scratch = send_signs_scratch, .slice = send_signs_slice);
+       .scratch = dsf_block_scratch, .slice = send_signs_slice);
 
 /* --- chunks of all units -------------------------------------------------- */
 
@@ -201,7 +159,7 @@ DSF_OP(chunk_sums,
        .joins = 1, .args_size = sizeof(struct dsf_united_args),
        DSFLOW_PORTS({ "chunks", DSFLOW_W, DSFLOW_FP64 },
                     { "sums", DSFLOW_R, DSFLOW_FP64 }),
-       .check = chunk_sums_check, .cost = few_cost);
+       .check = chunk_sums_check, .cost = dsf_few_cost);
 
 static int sum_each_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
@@ -217,70 +175,34 @@ DSF_OP(sum_each, .summary = "sums of numbers at the same place, left to right",
        .joins = 1,
        DSFLOW_PORTS({ "out", DSFLOW_W, DSFLOW_FP64 },
                     { "in", DSFLOW_R, DSFLOW_FP64 }),
-       .check = sum_each_check, .cost = few_cost);
+       .check = sum_each_check, .cost = dsf_few_cost);
 
 /* --- serve_lamb ----------------------------------------------------------- */
 
 enum { CONTROL, SUM, CHUNKS, LAMB, SERVER, MOMENTUM, FRESH };
 
+#define UNITED(place) offsetof(struct dsf_united_args, place)
+DSF_EACH_NUMBER(serve_lamb, .elems = UNITED(at.elems), .first = UNITED(at.at),
+                .flops = 9, .control = 1,
+                .ports = { { SUM, UNITED(at.grad_at), 1 },
+                           { SERVER, UNITED(at.server_at), 2 },
+                           { MOMENTUM, UNITED(at.m_at), 2 },
+                           { FRESH, UNITED(fresh_at), 2 } })
+
 static int serve_lamb_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_united_args *a = c->args;
-    const int64_t n = a->at.elems;
-    int status = dsf_control_check(c, CONTROL, err);
+    int status = dsf_each_number_check(&serve_lamb_each, c, err);
 
-    if (status == DSFLOW_OK)
-        status = dsf_range_check(c, SUM, DSFLOW_FP32, a->at.grad_at, n, err);
-    if (status == DSFLOW_OK)
-        status = dsf_range_check(c, MOMENTUM, DSFLOW_FP32, a->at.m_at, n, err);
-    if (status == DSFLOW_OK)
-        status = dsf_range_check(c, FRESH, DSFLOW_FP32, a->fresh_at, n, err);
     if (status < 0 || !dsf_has_port(c, SERVER))
         return status;
-    status = dsf_coding_check(&a->at.coding, c->op->name, a->at.at, n, err);
+    status = dsf_coding_check(&a->at.coding, c->op->name, a->at.at, a->at.elems,
+                              err);
     if (status == DSFLOW_OK)
         status = united_check(c, err);
     if (status == DSFLOW_OK)
         status = dsf_port_check(c, CHUNKS, DSFLOW_FP64, 2 * a->at.groups, err);
-    if (status == DSFLOW_OK)
-        status = dsf_lamb_check(c, LAMB, err);
-    return status < 0 ? status
-                      : dsf_range_check(c, SERVER, DSFLOW_FP32, a->at.server_at,
-                                        n, err);
-}
-
-static void serve_lamb_cost(const struct dsflow_case *c,
-                            struct dsflow_cost *cost)
-{
-    const int64_t n = ((const struct dsf_united_args *)c->args)->at.elems;
-
-    cost->flops = 9 * (double)n;
-    cost->bytes = dsf_port_bytes(c, SUM, n) + 2 * dsf_port_bytes(c, SERVER, n) +
-                  2 * dsf_port_bytes(c, MOMENTUM, n) +
-                  2 * dsf_port_bytes(c, FRESH, n);
-}
-
-/* What a block is when it has been sent. */
-static size_t serve_lamb_scratch(const struct dsflow_case *c)
-{
-    const struct dsf_united_args *a = c->args;
-
-    return dsflow_dtype_bytes(DSFLOW_FP32, a->at.coding.block);
-}
-
-static void serve_lamb_slice(void *args, int64_t from, int64_t elems,
-                             const int64_t *gone)
-{
-    struct dsf_united_args *a = args;
-
-    a->at.elems = elems;
-    if (from < 0)
-        return;
-    a->at.at += from;
-    a->at.grad_at += from - gone[SUM];
-    a->at.server_at += from - gone[SERVER];
-    a->at.m_at += from - gone[MOMENTUM];
-    a->fresh_at += from - gone[FRESH];
+    return status < 0 ? status : dsf_lamb_check(c, LAMB, err);
 }
 
 DSF_OP(
@@ -296,7 +218,7 @@ DSF_OP(
                  { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS },
                  { "fresh", DSFLOW_RW, .slice = DSFLOW_ELEMS }),
     .check = serve_lamb_check, .cost = serve_lamb_cost,
-    .scratch = serve_lamb_scratch, .slice = serve_lamb_slice);
+    .scratch = dsf_block_scratch, .slice = serve_lamb_slice);
 
 /* --- ratios --------------------------------------------------------------- */
 
@@ -394,7 +316,7 @@ DSF_OP(lamb_totals, .summary = "1-bit LAMB: the same of whole tensors",
        .joins = 1, .args_size = sizeof(struct dsf_factor_args),
        DSFLOW_PORTS({ "totals", DSFLOW_W, DSFLOW_FP64 },
                     { "sums", DSFLOW_R, DSFLOW_FP64 }),
-       .check = lamb_totals_check, .cost = few_cost);
+       .check = lamb_totals_check, .cost = dsf_few_cost);
 
 static int lamb_factor_check(const struct dsflow_case *c,
                              struct dsflow_err *err)
@@ -421,7 +343,7 @@ DSF_OP(lamb_factor,
                     { "totals", DSFLOW_R, DSFLOW_FP64 },
                     { "lamb", DSFLOW_RW, DSFLOW_FP64 },
                     { "ratio", DSFLOW_W, DSFLOW_FP64 }),
-       .check = lamb_factor_check, .cost = few_cost);
+       .check = lamb_factor_check, .cost = dsf_few_cost);
 
 /* --- up to the freeze ----------------------------------------------------- */
 
@@ -443,7 +365,7 @@ DSF_OP(lamb_mean, .summary = "1-bit LAMB: the running mean of each ratio",
        .args_size = sizeof(struct dsf_mean_args),
        DSFLOW_PORTS({ "control", DSFLOW_R }, { "ratio", DSFLOW_R, DSFLOW_FP64 },
                     { "lamb", DSFLOW_RW, DSFLOW_FP64 }),
-       .check = lamb_mean_check, .cost = few_cost);
+       .check = lamb_mean_check, .cost = dsf_few_cost);
 
 static int unite_scales_check(const struct dsflow_case *c,
                               struct dsflow_err *err)
@@ -471,4 +393,4 @@ DSF_OP(unite_scales,
        DSFLOW_PORTS({ "own", DSFLOW_R, DSFLOW_FP64, .optional = 1 },
                     { "total", DSFLOW_R, DSFLOW_FP64, .optional = 1 },
                     { "lamb", DSFLOW_RW, DSFLOW_FP64 }),
-       .check = unite_scales_check, .cost = few_cost);
+       .check = unite_scales_check, .cost = dsf_few_cost);

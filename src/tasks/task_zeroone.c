@@ -1,20 +1,9 @@
 /* task_zeroone.c - 0/1 Adam: updates with second moments that are held, steps
  * that workers take by themselves, and what comes of them. */
+#include "tasks/each_number.h"
 #include "tasks/shapes.h"
+#include "tasks/signs.h"
 #include "tasks/tasks.h"
-
-/* Numbers of fp32 on ports `first` .. first + n, from at[i] on, behind a
- * control. */
-static int check_floats(const struct dsflow_case *c, unsigned first, unsigned n,
-                        const int64_t *at, int64_t elems,
-                        struct dsflow_err *err)
-{
-    int status = dsf_control_check(c, 0, err);
-
-    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++)
-        status = dsf_range_check(c, first + i, DSFLOW_FP32, at[i], elems, err);
-    return status;
-}
 
 static int check_schedule(const struct dsflow_case *c,
                           const struct dsf_zeroone_schedule *s,
@@ -33,39 +22,18 @@ static int check_schedule(const struct dsflow_case *c,
 
 enum { GRAD = 1, PARAM, M, V };
 
+#define HELD(place) offsetof(struct dsf_held_args, place)
+DSF_EACH_NUMBER(held_update, .elems = HELD(elems), .decay = HELD(decay),
+                .flops = 9, .control = 1,
+                .ports = { { GRAD, HELD(grad_at), 1 },
+                           { PARAM, HELD(param_at), 2 },
+                           { M, HELD(m_at), 2 },
+                           { V, HELD(v_at), 1 } })
+
 static int held_update_check(const struct dsflow_case *c,
                              struct dsflow_err *err)
 {
-    const struct dsf_held_args *a = c->args;
-
-    return check_floats(
-        c, GRAD, 4,
-        (const int64_t[]){ a->grad_at, a->param_at, a->m_at, a->v_at },
-        a->elems, err);
-}
-
-static void held_update_cost(const struct dsflow_case *c,
-                             struct dsflow_cost *cost)
-{
-    const double n = (double)((const struct dsf_held_args *)c->args)->elems;
-
-    cost->flops = 9 * n;
-    cost->bytes = 24 * n;
-}
-
-static void held_update_slice(void *args, int64_t from, int64_t elems,
-                              const int64_t *gone)
-{
-    struct dsf_held_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->decay -= from;
-    a->grad_at += from - gone[GRAD];
-    a->param_at += from - gone[PARAM];
-    a->m_at += from - gone[M];
-    a->v_at += from - gone[V];
+    return dsf_each_number_check(&held_update_each, c, err);
 }
 
 DSF_OP(held_update,
@@ -84,6 +52,14 @@ DSF_OP(held_update,
 
 enum { WHOLE = 1, MOVED, WEIGHTS };
 
+#define OF(place) offsetof(struct dsf_local_args, place)
+#define LOCALLY                                                                \
+    .elems = OF(elems), .first = OF(at), .decay = OF(decay), .control = 1
+DSF_EACH_NUMBER(local_weights, LOCALLY, .flops = 1,
+                .ports = { { WHOLE, OF(at), 1 },
+                           { MOVED, OF(local_at), 1 },
+                           { WEIGHTS, OF(weights_at), 1 } })
+
 static int local_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_local_args *a = c->args;
@@ -95,37 +71,10 @@ static int local_check(const struct dsflow_case *c, struct dsflow_err *err)
 static int local_weights_check(const struct dsflow_case *c,
                                struct dsflow_err *err)
 {
-    const struct dsf_local_args *a = c->args;
     int status = local_check(c, err);
 
     return status < 0 ? status
-                      : check_floats(c, WHOLE, 3,
-                                     (const int64_t[]){ a->at, a->local_at,
-                                                        a->weights_at },
-                                     a->elems, err);
-}
-
-static void local_weights_cost(const struct dsflow_case *c,
-                               struct dsflow_cost *cost)
-{
-    const double n = (double)((const struct dsf_local_args *)c->args)->elems;
-
-    cost->flops = n;
-    cost->bytes = 12 * n;
-}
-
-static void local_weights_slice(void *args, int64_t from, int64_t elems,
-                                const int64_t *gone)
-{
-    struct dsf_local_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->at += from;
-    a->decay -= from;
-    a->local_at += from - gone[MOVED];
-    a->weights_at += from - gone[WEIGHTS];
+                      : dsf_each_number_check(&local_weights_each, c, err);
 }
 
 DSF_OP(local_weights, .summary = "0/1 Adam: the weights of a worker",
@@ -139,44 +88,24 @@ DSF_OP(local_weights, .summary = "0/1 Adam: the weights of a worker",
 
 /* --- local_update --------------------------------------------------------- */
 
-enum { OWN = 5, LOCAL };
+enum { SECOND = 3, FIRST, OWN, LOCAL };
+
+/* Of m and own one is read. */
+DSF_EACH_NUMBER(local_update, LOCALLY, .flops = 11,
+                .ports = { { GRAD, OF(grad_at), 1 },
+                           { PARAM, OF(at), 1 },
+                           { SECOND, OF(at), 1 },
+                           { FIRST, OF(at), 1 },
+                           { OWN, OF(own_at), 1 },
+                           { LOCAL, OF(local_at), 2 } })
 
 static int local_update_check(const struct dsflow_case *c,
                               struct dsflow_err *err)
 {
-    const struct dsf_local_args *a = c->args;
     int status = local_check(c, err);
 
     return status < 0 ? status
-                      : check_floats(c, GRAD, 6,
-                                     (const int64_t[]){ a->grad_at, a->at,
-                                                        a->at, a->at, a->own_at,
-                                                        a->local_at },
-                                     a->elems, err);
-}
-
-static void local_update_cost(const struct dsflow_case *c,
-                              struct dsflow_cost *cost)
-{
-    const double n = (double)((const struct dsf_local_args *)c->args)->elems;
-
-    cost->flops = 11 * n;
-    cost->bytes = 28 * n;
-}
-
-static void local_update_slice(void *args, int64_t from, int64_t elems,
-                               const int64_t *gone)
-{
-    struct dsf_local_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->at += from;
-    a->decay -= from;
-    a->grad_at += from - gone[GRAD];
-    a->own_at += from - gone[OWN];
-    a->local_at += from - gone[LOCAL];
+                      : dsf_each_number_check(&local_update_each, c, err);
 }
 
 DSF_OP(local_update,
@@ -193,60 +122,23 @@ DSF_OP(local_update,
 
 /* --- feed_local ----------------------------------------------------------- */
 
-enum { FED = 1, SECOND, INTO, ERROR };
+enum { FED = 1, BY, INTO, ERROR };
+
+#define FEED(place) offsetof(struct dsf_feed_local_args, place)
+DSF_EACH_NUMBER(feed_local, .elems = FEED(elems), .first = FEED(at), .flops = 7,
+                .control = 1,
+                .ports = { { FED, FEED(local_at), 1 },
+                           { BY, FEED(at), 1 },
+                           { INTO, FEED(grad_at), 2 },
+                           { ERROR, FEED(error_at), 2, DSFLOW_BF16 } })
 
 static int feed_local_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_feed_local_args *a = c->args;
-    int status = dsf_groups_check(c, a->groups, err);
+    int status = dsf_each_number_check(&feed_local_each, c, err);
 
-    if (status == DSFLOW_OK)
-        status = check_floats(
-            c, FED, 3, (const int64_t[]){ a->local_at, a->at, a->grad_at },
-            a->elems, err);
-    if (status < 0 || !dsf_has_port(c, ERROR))
-        return status;
-    status = dsf_coding_check(&a->coding, c->op->name, 0, a->elems, err);
-    if (status == DSFLOW_OK)
-        status =
-            dsf_coding_check_whole(&a->coding, c->op->name, 0, a->elems, err);
     return status < 0 ? status
-                      : dsf_range_check(c, ERROR,
-                                        c->shapes[ERROR].dtype == DSFLOW_BF16
-                                            ? DSFLOW_BF16
-                                            : DSFLOW_FP32,
-                                        a->error_at, a->elems, err);
-}
-
-static void feed_local_cost(const struct dsflow_case *c,
-                            struct dsflow_cost *cost)
-{
-    const int64_t n = ((const struct dsf_feed_local_args *)c->args)->elems;
-
-    cost->flops = 7 * (double)n;
-    cost->bytes = 16 * (double)n + 2 * dsf_port_bytes(c, ERROR, n);
-}
-
-/* A block coded, decoded, and its errors. */
-static size_t feed_local_scratch(const struct dsflow_case *c)
-{
-    const struct dsf_feed_local_args *a = c->args;
-
-    return 3 * dsflow_dtype_bytes(DSFLOW_FP32, a->coding.block);
-}
-
-static void feed_local_slice(void *args, int64_t from, int64_t elems,
-                             const int64_t *gone)
-{
-    struct dsf_feed_local_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->at += from;
-    a->local_at += from - gone[FED];
-    a->grad_at += from - gone[INTO];
-    a->error_at += from - gone[ERROR];
+                      : dsf_feed_check(c, a->elems, a->groups, ERROR, err);
 }
 
 DSF_OP(
@@ -261,49 +153,24 @@ DSF_OP(
                  { "grad", DSFLOW_RW, .slice = DSFLOW_ELEMS },
                  { "error", DSFLOW_RW, .slice = DSFLOW_ELEMS, .optional = 1 }),
     .check = feed_local_check, .cost = feed_local_cost,
-    .scratch = feed_local_scratch, .slice = feed_local_slice);
+    .scratch = dsf_errors_scratch, .slice = feed_local_slice);
 
 /* --- serve_mean ----------------------------------------------------------- */
 
-enum { MEAN = 1, SCALES, SERVER };
+enum { MEAN = 1, SERVER = 3 };
+
+#define CHUNK(place) offsetof(struct dsf_chunk_args, place)
+DSF_EACH_NUMBER(serve_mean, .elems = CHUNK(elems), .first = CHUNK(at),
+                .flops = 2, .control = 1,
+                .ports = { { MEAN, CHUNK(grad_at), 2 },
+                           { SERVER, CHUNK(server_at), 2 } })
 
 static int serve_mean_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct dsf_chunk_args *a = c->args;
-    int status = dsf_groups_check(c, a->groups, err);
+    int status = dsf_served_check(c, err);
 
-    if (status == DSFLOW_OK)
-        status =
-            dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
-    if (status == DSFLOW_OK)
-        status = check_floats(c, MEAN, 1, &a->grad_at, a->elems, err);
-    if (status == DSFLOW_OK)
-        status = check_floats(c, SERVER, 1, &a->server_at, a->elems, err);
     return status < 0 ? status
-                      : dsf_port_check(c, SCALES, DSFLOW_FP64,
-                                       a->coding.ntensors * a->groups, err);
-}
-
-static void serve_mean_cost(const struct dsflow_case *c,
-                            struct dsflow_cost *cost)
-{
-    const double n = (double)((const struct dsf_chunk_args *)c->args)->elems;
-
-    cost->flops = 2 * n;
-    cost->bytes = 16 * n;
-}
-
-static void serve_mean_slice(void *args, int64_t from, int64_t elems,
-                             const int64_t *gone)
-{
-    struct dsf_chunk_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->at += from;
-    a->grad_at += from - gone[MEAN];
-    a->server_at += from - gone[SERVER];
+                      : dsf_each_number_check(&serve_mean_each, c, err);
 }
 
 DSF_OP(serve_mean, .summary = "0/1 Adam: the mean that all have",
@@ -318,6 +185,13 @@ DSF_OP(serve_mean, .summary = "0/1 Adam: the mean that all have",
 
 /* --- local_settle --------------------------------------------------------- */
 
+#define SETTLE(place) offsetof(struct dsf_settle_args, place)
+DSF_EACH_NUMBER(local_settle, .elems = SETTLE(elems), .flops = 5, .control = 1,
+                .ports = { { MEAN, SETTLE(mean_at), 1 },
+                           { PARAM, SETTLE(param_at), 2 },
+                           { M, SETTLE(m_at), 1 },
+                           { V, SETTLE(v_at), 1 } })
+
 static int local_settle_check(const struct dsflow_case *c,
                               struct dsflow_err *err)
 {
@@ -325,33 +199,7 @@ static int local_settle_check(const struct dsflow_case *c,
     int status = check_schedule(c, &a->schedule, err);
 
     return status < 0 ? status
-                      : check_floats(c, MEAN, 4,
-                                     (const int64_t[]){ a->mean_at, a->param_at,
-                                                        a->m_at, a->v_at },
-                                     a->elems, err);
-}
-
-static void local_settle_cost(const struct dsflow_case *c,
-                              struct dsflow_cost *cost)
-{
-    const double n = (double)((const struct dsf_settle_args *)c->args)->elems;
-
-    cost->flops = 5 * n;
-    cost->bytes = 20 * n;
-}
-
-static void local_settle_slice(void *args, int64_t from, int64_t elems,
-                               const int64_t *gone)
-{
-    struct dsf_settle_args *a = args;
-
-    a->elems = elems;
-    if (from < 0)
-        return;
-    a->mean_at += from - gone[MEAN];
-    a->param_at += from - gone[PARAM];
-    a->m_at += from - gone[M];
-    a->v_at += from - gone[V];
+                      : dsf_each_number_check(&local_settle_each, c, err);
 }
 
 DSF_OP(local_settle,
