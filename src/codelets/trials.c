@@ -1,13 +1,16 @@
 /* trials.c - random cases of the built-in kinds of task that are no segment. */
 #include "codelets/trials.h"
 
+#include "base/alloc.h"
 #include "base/random.h"
+#include "codelets/cast.h"
 #include "tasks/args.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 int32_t dsf_any(uint64_t *state, int32_t least, int32_t most)
@@ -15,19 +18,43 @@ int32_t dsf_any(uint64_t *state, int32_t least, int32_t most)
     return least + (int32_t)(dsf_random(state) % (uint64_t)(most - least + 1));
 }
 
-static struct dsflow_shape floats(size_t n)
+struct dsflow_shape dsf_shape_floats(int64_t n)
 {
-    return dsflow_shape_of(DSFLOW_FP32, (int64_t)n);
+    return dsflow_shape_of(DSFLOW_FP32, n);
 }
 
-static struct dsflow_shape doubles(size_t n)
+struct dsflow_shape dsf_shape_doubles(int64_t n)
 {
-    return dsflow_shape_of(DSFLOW_FP64, (int64_t)n);
+    return dsflow_shape_of(DSFLOW_FP64, n);
 }
 
-static struct dsflow_shape control(void)
+struct dsflow_shape dsf_shape_control(void)
 {
     return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
+}
+
+int64_t dsf_any_place(uint64_t *state)
+{
+    return 16 * dsf_any(state, 0, 3);
+}
+
+int dsf_fill_as_made(const struct dsflow_trials *trials,
+                     const struct dsflow_op *op, uint64_t seed, unsigned port,
+                     uint64_t *state, void *data, int64_t elems)
+{
+    const struct dsf_rounding nearest = { .nearest = 1 };
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
+    void *args = dsf_xcalloc(1, op->args_size + 1);
+    float *v = dsf_xcalloc((size_t)elems, sizeof(*v));
+    unsigned n, fresh = 0;
+
+    trials->make(op, seed, shapes, &n, args, &fresh);
+    for (int64_t i = 0; i < elems; i++)
+        v[i] = (float)dsf_random_normal(state);
+    dsf_pack(shapes[port].dtype, &nearest, v, data, (size_t)elems);
+    free(v);
+    free(args);
+    return 1;
 }
 
 /* Who tries a CUDA side has an op of its own, of the same name. */
@@ -89,14 +116,14 @@ static int make_update(const struct dsflow_op *op, uint64_t seed,
     a->decoupled = dsf_any(&state, 0, 1);
     a->uncorrected = dsf_any(&state, 0, 3) == 0;
     a->nesterov = !none && dsf_any(&state, 0, 1);
-    shapes[0] = control();
+    shapes[0] = dsf_shape_control();
     for (unsigned i = 1; i < *n; i++)
-        shapes[i] = floats(elems);
-    shapes[1] = floats(elems + (size_t)a->at.grad_at);
-    shapes[2] = floats(elems + (size_t)a->at.param_at);
+        shapes[i] = dsf_shape_floats(elems);
+    shapes[1] = dsf_shape_floats(elems + (size_t)a->at.grad_at);
+    shapes[2] = dsf_shape_floats(elems + (size_t)a->at.param_at);
     if (is_kind(op, "adam") && dsf_any(&state, 0, 1)) {
         a->m_at = 16;
-        shapes[3] = floats(elems + 16);
+        shapes[3] = dsf_shape_floats(elems + 16);
     }
     a->copies = copies;
     a->copy_at = copies ? 16 * dsf_any(&state, 0, 2) : 0;
@@ -161,13 +188,14 @@ static int make_lamb(const struct dsflow_op *op, uint64_t seed,
     a->copies = !moments && seed & 1;
     a->copy_at = a->copies ? 16 * dsf_any(&state, 0, 2) : 0;
     *n = 5 + (moments || a->copies);
-    shapes[0] = control();
-    shapes[1] =
-        moments ? floats((size_t)(a->at.grad_at + a->at.elems)) : doubles(4);
-    shapes[2] = floats((size_t)(a->at.param_at + a->at.elems));
-    shapes[3] = shapes[4] = floats((size_t)a->at.elems);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = moments
+                    ? dsf_shape_floats((size_t)(a->at.grad_at + a->at.elems))
+                    : dsf_shape_doubles(4);
+    shapes[2] = dsf_shape_floats((size_t)(a->at.param_at + a->at.elems));
+    shapes[3] = shapes[4] = dsf_shape_floats((size_t)a->at.elems);
     if (moments)
-        shapes[5] = doubles((size_t)(blocks * a->width));
+        shapes[5] = dsf_shape_doubles((size_t)(blocks * a->width));
     else if (a->copies)
         shapes[5] = dsflow_shape_of(seed & 2 ? DSFLOW_FP16 : DSFLOW_BF16,
                                     a->at.elems + a->copy_at);
@@ -220,10 +248,10 @@ static int make_muon(const struct dsflow_op *op, uint64_t seed,
     a->copies = seed & 1;
     a->copy_at = a->copies ? 16 * dsf_any(&state, 0, 2) : 0;
     *n = 5 + (unsigned)a->copies;
-    shapes[0] = control();
-    shapes[1] = floats((size_t)(a->at.grad_at + a->at.elems));
-    shapes[2] = floats((size_t)(a->at.param_at + a->at.elems));
-    shapes[3] = shapes[4] = floats((size_t)a->at.elems);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_floats((size_t)(a->at.grad_at + a->at.elems));
+    shapes[2] = dsf_shape_floats((size_t)(a->at.param_at + a->at.elems));
+    shapes[3] = shapes[4] = dsf_shape_floats((size_t)a->at.elems);
     if (a->copies)
         shapes[5] = dsflow_shape_of(seed & 2 ? DSFLOW_FP16 : DSFLOW_BF16,
                                     a->at.elems + a->copy_at);
@@ -245,9 +273,9 @@ static int make_ratio(const struct dsflow_op *op, uint64_t seed,
     a->least = 0.01;
     a->most = dsf_any(&state, 0, 1) ? 10 : 0.5;
     *n = (unsigned)dsf_any(&state, 2, 9);
-    shapes[0] = doubles((size_t)a->n);
+    shapes[0] = dsf_shape_doubles((size_t)a->n);
     for (unsigned i = 1; i < *n; i++)
-        shapes[i] = doubles(8 * (size_t)dsf_any(&state, 1, 9));
+        shapes[i] = dsf_shape_doubles(8 * (size_t)dsf_any(&state, 1, 9));
     return DSFLOW_OK;
 }
 
@@ -280,9 +308,9 @@ static int make_add(const struct dsflow_op *op, uint64_t seed,
     a->from = dsf_any(&state, 0, 40);
     *n = (unsigned)dsf_any(&state, 2, 9);
     a->self = dsf_any(&state, 0, (int32_t)*n - 1);
-    shapes[0] = floats((size_t)(a->at + a->elems));
+    shapes[0] = dsf_shape_floats((size_t)(a->at + a->elems));
     for (unsigned i = 1; i < *n; i++)
-        shapes[i] = floats((size_t)(a->from + a->elems));
+        shapes[i] = dsf_shape_floats((size_t)(a->from + a->elems));
     *fresh = seed & 1;
     return DSFLOW_OK;
 }
@@ -296,7 +324,7 @@ static int make_wait(const struct dsflow_op *op, uint64_t seed,
 
     *n = (unsigned)dsf_any(&state, 2, 5);
     for (unsigned i = 0; i < *n; i++)
-        shapes[i] = floats((size_t)dsf_any(&state, 1, 40));
+        shapes[i] = dsf_shape_floats((size_t)dsf_any(&state, 1, 40));
     return DSFLOW_OK;
 }
 const struct dsflow_trials dsf_trials_wait = { .make = make_wait };
@@ -312,8 +340,8 @@ static int make_square(const struct dsflow_op *op, uint64_t seed,
 
     a->elems = block * blocks;
     a->at = block * dsf_any(&state, 0, 3);
-    shapes[0] = floats((size_t)(a->at + a->elems));
-    shapes[1] = doubles((size_t)blocks);
+    shapes[0] = dsf_shape_floats((size_t)(a->at + a->elems));
+    shapes[1] = dsf_shape_doubles((size_t)blocks);
     *n = 2;
     return DSFLOW_OK;
 }
@@ -326,9 +354,9 @@ static int make_sum(const struct dsflow_op *op, uint64_t seed,
     uint64_t state = seed;
 
     *n = (unsigned)dsf_any(&state, 2, DSFLOW_TRIAL_PORTS);
-    shapes[0] = doubles(1);
+    shapes[0] = dsf_shape_doubles(1);
     for (unsigned i = 1; i < *n; i++)
-        shapes[i] = doubles((size_t)dsf_any(&state, 1, 30));
+        shapes[i] = dsf_shape_doubles((size_t)dsf_any(&state, 1, 30));
     *fresh = seed & 1;
     return DSFLOW_OK;
 }
@@ -342,8 +370,8 @@ static int make_clip(const struct dsflow_op *op, uint64_t seed,
 
     ((struct dsf_clip_args *)args)->limit = dsf_any(&state, 0, 3);
     ((struct dsf_clip_args *)args)->nonfinite = dsf_any(&state, 0, 2);
-    shapes[0] = shapes[1] = doubles(1);
-    shapes[2] = control();
+    shapes[0] = shapes[1] = dsf_shape_doubles(1);
+    shapes[2] = dsf_shape_control();
     *n = 3;
     return DSFLOW_OK;
 }
@@ -375,9 +403,9 @@ static int make_clip_group(const struct dsflow_op *op, uint64_t seed,
     a->at = 16 * dsf_any(&state, 0, 3);
     a->groups = dsf_any(&state, 1, 8);
     a->limit = dsf_any(&state, 1, 3);
-    shapes[0] = control();
-    shapes[1] = floats((size_t)(a->at + a->elems));
-    shapes[2] = doubles(1);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_floats((size_t)(a->at + a->elems));
+    shapes[2] = dsf_shape_doubles(1);
     *n = 3;
     return DSFLOW_OK;
 }
@@ -426,7 +454,7 @@ static int make_cast(const struct dsflow_op *op, uint64_t seed,
     *n = 2;
     if (a->rounding == DSF_ROUND_STOCHASTIC) {
         a->stream = dsf_random(&state);
-        shapes[(*n)++] = control();
+        shapes[(*n)++] = dsf_shape_control();
     }
     a->in_at = DSFLOW_BLOCK_ELEMS * dsf_any(&state, 0, 2);
     shapes[0] = dsflow_shape_of(in, a->in_at + a->elems);

@@ -6,7 +6,7 @@
 #include <dsflow/codelet.h>
 #include <dsflow/segments.h>
 
-#include "tasks/coding.h"
+#include "tasks/args.h"
 
 /* Of whole segments, and of what one of several tensor ranks does. */
 extern const struct dsflow_trials dsf_trials_segment, dsf_trials_part;
@@ -33,8 +33,23 @@ void dsf_trials_narrow(const struct dsflow_op *op, uint64_t seed,
 /* A number from least to most. */
 int32_t dsf_any(uint64_t *state, int32_t least, int32_t most);
 
-/* Signs of one or two tensors; how many numbers the unit has. */
+/* Shapes of so many fp32, of doubles, and of a struct dsflow_control. */
+struct dsflow_shape dsf_shape_floats(int64_t n);
+struct dsflow_shape dsf_shape_doubles(int64_t n);
+struct dsflow_shape dsf_shape_control(void);
+
+/* Random numbers, in the type that a port has in the case of that seed. */
+int dsf_fill_as_made(const struct dsflow_trials *trials,
+                     const struct dsflow_op *op, uint64_t seed, unsigned port,
+                     uint64_t *state, void *data, int64_t elems);
+
+/* Signs of one or two tensors, with a block between them that is not coded; how
+ * many numbers the unit has. And some blocks of them. */
 struct dsf_coding dsf_any_signs(uint64_t *state, int64_t *elems);
+void dsf_any_chunks(uint64_t *state, struct dsf_chunk_args *a);
+
+/* Where numbers begin: a multiple of 16. */
+int64_t dsf_any_place(uint64_t *state);
 
 /* The sizes of a small model, and of a tile of it. */
 struct dsflow_tile dsf_any_tile(uint64_t *state);

@@ -29,11 +29,6 @@ static struct dsf_coding any_coding(uint64_t *state, int64_t *elems)
     return c;
 }
 
-static struct dsflow_shape floats(int64_t n)
-{
-    return dsflow_shape_of(DSFLOW_FP32, n);
-}
-
 static struct dsflow_shape packed(const struct dsf_coding *c, int64_t at,
                                   int64_t elems)
 {
@@ -70,9 +65,9 @@ static unsigned make_recode(uint64_t *state, struct dsflow_shape *shapes,
 
     a->coding = any_coding(state, &unit);
     any_range(state, a->coding.block, unit, &a->at, &a->elems);
-    a->in_at = 16 * dsf_any(state, 0, 3);
-    a->out_at = 16 * dsf_any(state, 0, 3);
-    shapes[0] = floats(a->in_at + a->elems);
+    a->in_at = dsf_any_place(state);
+    a->out_at = dsf_any_place(state);
+    shapes[0] = dsf_shape_floats(a->in_at + a->elems);
     shapes[1] =
         dsflow_shape_of(types[dsf_any(state, 0, 2)], a->out_at + a->elems);
     return 2;
@@ -86,8 +81,8 @@ static unsigned make_add_recoded(uint64_t *state, struct dsflow_shape *shapes,
 
     a->coding = any_coding(state, &unit);
     any_range(state, a->coding.block, unit, &a->at, &a->elems);
-    a->into_at = 16 * dsf_any(state, 0, 3);
-    a->from_at = 16 * dsf_any(state, 0, 3);
+    a->into_at = dsf_any_place(state);
+    a->from_at = dsf_any_place(state);
     a->self = dsf_any(state, 0, (int32_t)n - 1);
     if (dsf_any(state, 0, 1)) { /* two levels */
         a->node = dsf_any(state, 1, (int32_t)n);
@@ -95,7 +90,8 @@ static unsigned make_add_recoded(uint64_t *state, struct dsflow_shape *shapes,
             a->node--;
     }
     for (unsigned i = 0; i < n; i++)
-        shapes[i] = floats((i == 0 ? a->into_at : a->from_at) + a->elems);
+        shapes[i] =
+            dsf_shape_floats((i == 0 ? a->into_at : a->from_at) + a->elems);
     return n;
 }
 
@@ -114,12 +110,12 @@ static unsigned make_feed_back(uint64_t *state, struct dsflow_shape *shapes,
                 ? 0
                 : dsf_feed_back_step(a) * dsf_any(state, 0, 2);
     a->elems = unit;
-    a->grad_at = 16 * dsf_any(state, 0, 3);
+    a->grad_at = dsf_any_place(state);
     a->error_at = DSFLOW_BLOCK_ELEMS * dsf_any(state, 0, 2);
     a->reset = dsf_any(state, 0, 3);
     a->beta = dsf_any(state, 0, 4) / 4.0;
     shapes[0] = dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
-    shapes[1] = floats(a->grad_at + a->elems);
+    shapes[1] = dsf_shape_floats(a->grad_at + a->elems);
     shapes[2] =
         dsflow_shape_of(types[dsf_any(state, 0, 1)], a->error_at + a->elems);
     return 3;
@@ -132,9 +128,9 @@ static unsigned make_compress(uint64_t *state, struct dsflow_shape *shapes,
 
     a->coding = any_coding(state, &unit);
     any_range(state, a->coding.block, unit, &a->at, &a->elems);
-    a->from = 16 * dsf_any(state, 0, 3);
+    a->from = dsf_any_place(state);
     a->out_at = a->at;
-    shapes[0] = floats(a->from + a->elems);
+    shapes[0] = dsf_shape_floats(a->from + a->elems);
     shapes[1] = packed(&a->coding, a->at, a->elems);
     return 2;
 }
@@ -148,10 +144,10 @@ static unsigned make_add_compressed(uint64_t *state,
 
     a->coding = any_coding(state, &unit);
     any_range(state, a->coding.block, unit, &a->at, &a->elems);
-    a->into_at = 16 * dsf_any(state, 0, 3);
+    a->into_at = dsf_any_place(state);
     a->in_at =
         a->coding.block * dsf_any(state, 0, (int32_t)(a->at / a->coding.block));
-    shapes[0] = floats(a->into_at + a->elems);
+    shapes[0] = dsf_shape_floats(a->into_at + a->elems);
     for (unsigned i = 1; i < n; i++)
         shapes[i] = dsf_any(state, 0, 1)
                         ? packed(&a->coding, a->in_at, unit - a->in_at)
@@ -261,28 +257,18 @@ static void fill_packed(const struct dsf_coding *c, uint64_t *state, int64_t at,
 static int fill_feed_back(uint64_t seed, unsigned port, void *data,
                           int64_t elems)
 {
-    const struct dsf_rounding nearest = { .nearest = 1 };
-    uint64_t state = seed, of = seed;
-    struct dsflow_shape shapes[3];
-    struct dsf_feed_back_args a = { 0 };
-    float *v;
+    uint64_t state = seed;
 
-    make_feed_back(&of, shapes, &a);
     if (port == 0) {
-        memset(data, 0, shapes[0].bytes);
+        memset(data, 0, sizeof(struct dsflow_control));
         *(struct dsflow_control *)data = (struct dsflow_control){
             .step = dsf_any(&state, 1, 6),
             .loss_scale = dsf_any(&state, 0, 1) ? 1 : 1024,
         };
     }
-    if (port != 2)
-        return port == 0;
-    v = dsf_xcalloc((size_t)elems, sizeof(*v));
-    for (int64_t i = 0; i < elems; i++)
-        v[i] = (float)dsf_random_normal(&state);
-    dsf_pack(shapes[2].dtype, &nearest, v, data, (size_t)elems);
-    free(v);
-    return 1;
+    return port == 2 ? dsf_fill_as_made(&dsf_trials_compress, &dsf_op_feed_back,
+                                        seed, port, &state, data, elems)
+                     : port == 0;
 }
 
 static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,

@@ -1,14 +1,11 @@
 /* trials_onebit.c - random cases of the tasks of 1-bit Adam. */
 #include "codelets/trials.h"
 
-#include "base/alloc.h"
 #include "base/random.h"
-#include "codelets/cast.h"
 #include "tasks/tasks.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct dsf_coding dsf_any_signs(uint64_t *state, int64_t *elems)
@@ -26,36 +23,25 @@ struct dsf_coding dsf_any_signs(uint64_t *state, int64_t *elems)
     return c;
 }
 
-static struct dsflow_shape floats(int64_t n)
-{
-    return dsflow_shape_of(DSFLOW_FP32, n);
-}
-
-static struct dsflow_shape control(void)
-{
-    return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
-}
-
 static unsigned make_feed(uint64_t *state, struct dsflow_shape *shapes,
                           struct dsf_momentum_args *a)
 {
     static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16 };
 
     a->coding = dsf_any_signs(state, &a->elems);
-    a->grad_at = 16 * dsf_any(state, 0, 3);
-    a->error_at = 16 * dsf_any(state, 0, 3);
+    a->grad_at = dsf_any_place(state);
+    a->error_at = dsf_any_place(state);
     a->groups = dsf_any(state, 1, 8);
     a->beta1 = 0.9;
-    shapes[0] = control();
-    shapes[1] = floats(a->grad_at + a->elems);
-    shapes[2] = floats(a->elems);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_floats(a->grad_at + a->elems);
+    shapes[2] = dsf_shape_floats(a->elems);
     shapes[3] =
         dsflow_shape_of(types[dsf_any(state, 0, 1)], a->error_at + a->elems);
     return 4;
 }
 
-/* Some blocks of the unit. */
-static void any_chunks(uint64_t *state, struct dsf_chunk_args *a)
+void dsf_any_chunks(uint64_t *state, struct dsf_chunk_args *a)
 {
     int64_t unit;
     int32_t blocks, first;
@@ -66,18 +52,18 @@ static void any_chunks(uint64_t *state, struct dsf_chunk_args *a)
     a->at = a->coding.block * first;
     a->elems = a->coding.block * dsf_any(state, 1, blocks - first);
     a->groups = dsf_any(state, 1, 8);
-    a->grad_at = 16 * dsf_any(state, 0, 3);
-    a->server_at = 16 * dsf_any(state, 0, 3);
-    a->m_at = 16 * dsf_any(state, 0, 3);
+    a->grad_at = dsf_any_place(state);
+    a->server_at = dsf_any_place(state);
+    a->m_at = dsf_any_place(state);
 }
 
 static unsigned make_squares(uint64_t *state, struct dsflow_shape *shapes,
                              struct dsf_chunk_args *a)
 {
-    any_chunks(state, a);
-    shapes[0] = floats(a->grad_at + a->elems);
-    shapes[1] = floats(a->server_at + a->elems);
-    shapes[2] = dsflow_shape_of(DSFLOW_FP64, a->elems / a->coding.block);
+    dsf_any_chunks(state, a);
+    shapes[0] = dsf_shape_floats(a->grad_at + a->elems);
+    shapes[1] = dsf_shape_floats(a->server_at + a->elems);
+    shapes[2] = dsf_shape_doubles(a->elems / a->coding.block);
     return 3;
 }
 
@@ -90,21 +76,21 @@ static unsigned make_scales(uint64_t *state, struct dsflow_shape *shapes,
     a->groups = dsf_any(state, 1, 8);
     blocks = unit / a->coding.block;
     first = dsf_any(state, 1, (int32_t)blocks - 1);
-    shapes[0] = dsflow_shape_of(DSFLOW_FP64, a->coding.ntensors * a->groups);
-    shapes[1] = dsflow_shape_of(DSFLOW_FP64, first);
-    shapes[2] = dsflow_shape_of(DSFLOW_FP64, blocks - first);
+    shapes[0] = dsf_shape_doubles(a->coding.ntensors * a->groups);
+    shapes[1] = dsf_shape_doubles(first);
+    shapes[2] = dsf_shape_doubles(blocks - first);
     return 3;
 }
 
 static unsigned make_serve(uint64_t *state, struct dsflow_shape *shapes,
                            struct dsf_chunk_args *a)
 {
-    any_chunks(state, a);
-    shapes[0] = control();
-    shapes[1] = floats(a->grad_at + a->elems);
-    shapes[2] = dsflow_shape_of(DSFLOW_FP64, a->coding.ntensors * a->groups);
-    shapes[3] = floats(a->server_at + a->elems);
-    shapes[4] = floats(a->m_at + a->elems);
+    dsf_any_chunks(state, a);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_floats(a->grad_at + a->elems);
+    shapes[2] = dsf_shape_doubles(a->coding.ntensors * a->groups);
+    shapes[3] = dsf_shape_floats(a->server_at + a->elems);
+    shapes[4] = dsf_shape_floats(a->m_at + a->elems);
     return 5;
 }
 
@@ -136,11 +122,7 @@ static void fill_sums(uint64_t *state, double *sums, int64_t n)
 static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
                      void *data, int64_t elems, const void *args)
 {
-    const struct dsf_rounding nearest = { .nearest = 1 };
-    uint64_t state = seed + port, of = seed;
-    struct dsflow_shape shapes[4];
-    struct dsf_momentum_args a = { 0 };
-    float *v;
+    uint64_t state = seed + port;
 
     if (port == 0 && (op == &dsf_op_feed_momentum || op == &dsf_op_serve)) {
         memset(data, 0, sizeof(struct dsflow_control));
@@ -152,15 +134,10 @@ static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
         fill_sums(&state, data, elems);
         return 1;
     }
-    if (op != &dsf_op_feed_momentum || port != 3)
-        return 0;
-    make_feed(&of, shapes, &a);
-    v = dsf_xcalloc((size_t)elems, sizeof(*v));
-    for (int64_t i = 0; i < elems; i++)
-        v[i] = (float)dsf_random_normal(&state);
-    dsf_pack(shapes[3].dtype, &nearest, v, data, (size_t)elems);
-    free(v);
-    return 1;
+    return op == &dsf_op_feed_momentum && port == 3
+               ? dsf_fill_as_made(&dsf_trials_onebit, op, seed, port, &state,
+                                  data, elems)
+               : 0;
 }
 
 const struct dsflow_trials dsf_trials_onebit = { .make = make_case,

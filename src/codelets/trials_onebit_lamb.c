@@ -1,51 +1,15 @@
 /* trials_onebit_lamb.c - random cases of the tasks of 1-bit LAMB. */
 #include "codelets/trials.h"
 
-#include "base/alloc.h"
 #include "base/random.h"
-#include "codelets/cast.h"
 #include "tasks/tasks.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static struct dsflow_shape floats(int64_t n)
-{
-    return dsflow_shape_of(DSFLOW_FP32, n);
-}
-
-static struct dsflow_shape doubles(int64_t n)
-{
-    return dsflow_shape_of(DSFLOW_FP64, n);
-}
-
-static struct dsflow_shape control(void)
-{
-    return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
-}
 
 static struct dsflow_shape lamb(void)
 {
-    return doubles(DSF_LAMB_FIELDS * DSFLOW_MAX_TENSORS);
-}
-
-/* Signs of one or two tensors, with a block between them that is not coded; how
- * many numbers the unit has. */
-static struct dsf_coding any_signs(uint64_t *state, int64_t *elems)
-{
-    static const int64_t blocks[] = { 16, 48, 256 };
-    struct dsf_coding c = { .block = blocks[dsf_any(state, 0, 2)] };
-    const int32_t n = dsf_any(state, 4, 12), first = dsf_any(state, 1, n - 2);
-    const struct dsf_coded_tensor tensors[] = {
-        { 0, c.block * first - 7 }, { c.block * first, c.block * (n - first) }
-    };
-
-    snprintf(c.format, sizeof(c.format), "sign");
-    c.coded = *elems = c.block * n;
-    dsf_coding_by_tensor(&c, 2, tensors);
-    return c;
+    return dsf_shape_doubles(DSF_LAMB_FIELDS * DSFLOW_MAX_TENSORS);
 }
 
 static unsigned make_send(uint64_t *state, struct dsflow_shape *shapes,
@@ -53,14 +17,14 @@ static unsigned make_send(uint64_t *state, struct dsflow_shape *shapes,
 {
     static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16 };
 
-    a->coding = any_signs(state, &a->elems);
-    a->grad_at = 16 * dsf_any(state, 0, 3);
-    a->error_at = 16 * dsf_any(state, 0, 3);
+    a->coding = dsf_any_signs(state, &a->elems);
+    a->grad_at = dsf_any_place(state);
+    a->error_at = dsf_any_place(state);
     a->all = a->elems * dsf_any(state, 1, 3);
-    shapes[0] = floats(a->grad_at + a->elems);
+    shapes[0] = dsf_shape_floats(a->grad_at + a->elems);
     shapes[1] =
         dsflow_shape_of(types[dsf_any(state, 0, 1)], a->error_at + a->elems);
-    shapes[2] = doubles(1);
+    shapes[2] = dsf_shape_doubles(1);
     return 3;
 }
 
@@ -69,7 +33,7 @@ static int64_t any_united(uint64_t *state, struct dsf_united_args *a)
 {
     int64_t unit;
 
-    a->at.coding = any_signs(state, &unit);
+    a->at.coding = dsf_any_signs(state, &unit);
     a->at.elems = unit;
     a->at.groups = dsf_any(state, 1, 8);
     a->before = a->at.coding.block * dsf_any(state, 0, 9);
@@ -85,9 +49,9 @@ static unsigned make_sums(uint64_t *state, struct dsflow_shape *shapes,
     int64_t blocks = any_united(state, a);
     int64_t first = dsf_any(state, 1, (int32_t)blocks - 1);
 
-    shapes[0] = doubles(2 * a->at.groups);
-    shapes[1] = doubles(first);
-    shapes[2] = doubles(blocks - first);
+    shapes[0] = dsf_shape_doubles(2 * a->at.groups);
+    shapes[1] = dsf_shape_doubles(first);
+    shapes[2] = dsf_shape_doubles(blocks - first);
     return 3;
 }
 
@@ -97,7 +61,7 @@ static unsigned make_each(uint64_t *state, struct dsflow_shape *shapes)
     const int64_t elems = dsf_any(state, 1, 16);
 
     for (unsigned i = 0; i < n; i++)
-        shapes[i] = doubles(elems);
+        shapes[i] = dsf_shape_doubles(elems);
     return n;
 }
 
@@ -110,17 +74,17 @@ static unsigned make_serve(uint64_t *state, struct dsflow_shape *shapes,
     a->at.at = a->at.coding.block * first;
     a->at.elems =
         a->at.coding.block * dsf_any(state, 1, (int32_t)blocks - first);
-    a->at.grad_at = 16 * dsf_any(state, 0, 3);
-    a->at.server_at = 16 * dsf_any(state, 0, 3);
-    a->at.m_at = 16 * dsf_any(state, 0, 3);
-    a->fresh_at = 16 * dsf_any(state, 0, 3);
-    shapes[0] = control();
-    shapes[1] = floats(a->at.grad_at + a->at.elems);
-    shapes[2] = doubles(2 * a->at.groups);
+    a->at.grad_at = dsf_any_place(state);
+    a->at.server_at = dsf_any_place(state);
+    a->at.m_at = dsf_any_place(state);
+    a->fresh_at = dsf_any_place(state);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_floats(a->at.grad_at + a->at.elems);
+    shapes[2] = dsf_shape_doubles(2 * a->at.groups);
     shapes[3] = lamb();
-    shapes[4] = floats(a->at.server_at + a->at.elems);
-    shapes[5] = floats(a->at.m_at + a->at.elems);
-    shapes[6] = floats(a->fresh_at + a->at.elems);
+    shapes[4] = dsf_shape_floats(a->at.server_at + a->at.elems);
+    shapes[5] = dsf_shape_floats(a->at.m_at + a->at.elems);
+    shapes[6] = dsf_shape_floats(a->fresh_at + a->at.elems);
     return 7;
 }
 
@@ -150,12 +114,12 @@ static unsigned make_norms(uint64_t *state, struct dsflow_shape *shapes,
     a->eps = 1e-6f;
     a->weight_decay = 0.1f;
     a->uncorrected = 1;
-    shapes[0] = control();
-    shapes[1] = floats(a->at.grad_at + n);
-    shapes[2] = floats(a->at.param_at + n);
-    shapes[3] = floats(a->m_at + n);
-    shapes[4] = floats(w->v_at + n);
-    shapes[5] = doubles(blocks * a->width);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_floats(a->at.grad_at + n);
+    shapes[2] = dsf_shape_floats(a->at.param_at + n);
+    shapes[3] = dsf_shape_floats(a->m_at + n);
+    shapes[4] = dsf_shape_floats(w->v_at + n);
+    shapes[5] = dsf_shape_doubles(blocks * a->width);
     return 6;
 }
 
@@ -174,9 +138,9 @@ static unsigned make_totals(uint64_t *state, struct dsflow_shape *shapes,
     const unsigned n = (unsigned)dsf_any(state, 2, 9);
 
     any_factor(state, a);
-    shapes[0] = doubles(4 * (int64_t)a->n);
+    shapes[0] = dsf_shape_doubles(4 * (int64_t)a->n);
     for (unsigned i = 1; i < n; i++)
-        shapes[i] = doubles(16 * (int64_t)dsf_any(state, 1, 9));
+        shapes[i] = dsf_shape_doubles(16 * (int64_t)dsf_any(state, 1, 9));
     return n;
 }
 
@@ -184,10 +148,10 @@ static unsigned make_factor(uint64_t *state, struct dsflow_shape *shapes,
                             struct dsf_factor_args *a)
 {
     any_factor(state, a);
-    shapes[0] = control();
-    shapes[1] = doubles(4 * (int64_t)a->n);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_doubles(4 * (int64_t)a->n);
     shapes[2] = lamb();
-    shapes[3] = doubles(a->n);
+    shapes[3] = dsf_shape_doubles(a->n);
     return 4;
 }
 
@@ -196,8 +160,8 @@ static unsigned make_mean(uint64_t *state, struct dsflow_shape *shapes,
 {
     a->beta = 0.9;
     a->n = dsf_any(state, 1, 12);
-    shapes[0] = control();
-    shapes[1] = doubles(a->n);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_doubles(a->n);
     shapes[2] = lamb();
     return 3;
 }
@@ -207,8 +171,8 @@ static unsigned make_unite(uint64_t *state, struct dsflow_shape *shapes,
 {
     a->ntensors = dsf_any(state, 1, 12);
     a->n = a->ntensors + dsf_any(state, 0, 9);
-    shapes[0] = doubles(a->ntensors);
-    shapes[1] = doubles(1);
+    shapes[0] = dsf_shape_doubles(a->ntensors);
+    shapes[1] = dsf_shape_doubles(1);
     shapes[2] = lamb();
     return 3;
 }
@@ -246,22 +210,6 @@ static bool has_control(const struct dsflow_op *op)
            op == &dsf_op_lamb_factor || op == &dsf_op_lamb_mean;
 }
 
-/* In their type. */
-static void fill_errors(uint64_t seed, uint64_t *state, void *data,
-                        int64_t elems)
-{
-    const struct dsf_rounding nearest = { .nearest = 1 };
-    float *v = dsf_xcalloc((size_t)elems, sizeof(*v));
-    struct dsf_send_args a = { 0 };
-    struct dsflow_shape shapes[3];
-
-    make_send(&seed, shapes, &a);
-    for (int64_t i = 0; i < elems; i++)
-        v[i] = (float)dsf_random_normal(state);
-    dsf_pack(shapes[1].dtype, &nearest, v, data, (size_t)elems);
-    free(v);
-}
-
 /* Of doubles, sums of squares, how many there are of them, and what is kept:
  * all above 0. Second moments, too. */
 static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
@@ -280,10 +228,9 @@ static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
             op != &dsf_op_lamb_norms && dsf_any(&state, 0, 3) == 0;
         return 1;
     }
-    if (send && port == 1) {
-        fill_errors(seed, &state, data, elems);
-        return 1;
-    }
+    if (send && port == 1)
+        return dsf_fill_as_made(&dsf_trials_onebit_lamb, op, seed, port, &state,
+                                data, elems);
     for (int64_t i = 0; i < elems && positive; i++)
         ((float *)data)[i] = (float)fabs(dsf_random_normal(&state));
     if (positive)

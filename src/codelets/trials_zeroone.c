@@ -1,30 +1,12 @@
 /* trials_zeroone.c - random cases of the tasks of 0/1 Adam. */
 #include "codelets/trials.h"
 
-#include "base/alloc.h"
 #include "base/random.h"
-#include "codelets/cast.h"
 #include "tasks/tasks.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static struct dsflow_shape floats(int64_t n)
-{
-    return dsflow_shape_of(DSFLOW_FP32, n);
-}
-
-static struct dsflow_shape control(void)
-{
-    return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
-}
-
-static int64_t any_place(uint64_t *state)
-{
-    return 16 * dsf_any(state, 0, 3);
-}
 
 static struct dsf_zeroone_schedule any_schedule(uint64_t *state)
 {
@@ -41,18 +23,18 @@ static unsigned make_held(uint64_t *state, struct dsflow_shape *shapes,
 {
     a->elems = dsf_any(state, 1, 300);
     a->decay = dsf_any(state, -20, 320);
-    a->grad_at = any_place(state);
-    a->param_at = any_place(state);
-    a->m_at = any_place(state);
-    a->v_at = any_place(state);
+    a->grad_at = dsf_any_place(state);
+    a->param_at = dsf_any_place(state);
+    a->m_at = dsf_any_place(state);
+    a->v_at = dsf_any_place(state);
     a->beta1 = 0.9;
     a->eps = 1e-6f;
     a->weight_decay = 0.1f;
-    shapes[0] = control();
-    shapes[1] = floats(a->grad_at + a->elems);
-    shapes[2] = floats(a->param_at + a->elems);
-    shapes[3] = floats(a->m_at + a->elems);
-    shapes[4] = floats(a->v_at + a->elems);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_floats(a->grad_at + a->elems);
+    shapes[2] = dsf_shape_floats(a->param_at + a->elems);
+    shapes[3] = dsf_shape_floats(a->m_at + a->elems);
+    shapes[4] = dsf_shape_floats(a->v_at + a->elems);
     return 5;
 }
 
@@ -61,10 +43,10 @@ static void any_local(uint64_t *state, struct dsf_local_args *a)
     a->schedule = any_schedule(state);
     a->elems = dsf_any(state, 1, 300);
     a->decay = dsf_any(state, -20, 320);
-    a->at = any_place(state);
-    a->grad_at = any_place(state);
-    a->own_at = any_place(state);
-    a->local_at = any_place(state);
+    a->at = dsf_any_place(state);
+    a->grad_at = dsf_any_place(state);
+    a->own_at = dsf_any_place(state);
+    a->local_at = dsf_any_place(state);
     a->groups = dsf_any(state, 1, 8);
     a->beta1 = 0.9;
     a->eps = 1e-6f;
@@ -75,10 +57,10 @@ static unsigned make_weights(uint64_t *state, struct dsflow_shape *shapes,
                              struct dsf_local_args *a)
 {
     any_local(state, a);
-    shapes[0] = control();
-    shapes[1] = floats(a->at + a->elems);
-    shapes[2] = floats(a->local_at + a->elems);
-    shapes[3] = floats(a->weights_at + a->elems);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_floats(a->at + a->elems);
+    shapes[2] = dsf_shape_floats(a->local_at + a->elems);
+    shapes[3] = dsf_shape_floats(a->weights_at + a->elems);
     return 4;
 }
 
@@ -86,11 +68,11 @@ static unsigned make_update(uint64_t *state, struct dsflow_shape *shapes,
                             struct dsf_local_args *a)
 {
     any_local(state, a);
-    shapes[0] = control();
-    shapes[1] = floats(a->grad_at + a->elems);
-    shapes[2] = shapes[3] = shapes[4] = floats(a->at + a->elems);
-    shapes[5] = floats(a->own_at + a->elems);
-    shapes[6] = floats(a->local_at + a->elems);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_floats(a->grad_at + a->elems);
+    shapes[2] = shapes[3] = shapes[4] = dsf_shape_floats(a->at + a->elems);
+    shapes[5] = dsf_shape_floats(a->own_at + a->elems);
+    shapes[6] = dsf_shape_floats(a->local_at + a->elems);
     return 7;
 }
 
@@ -100,40 +82,29 @@ static unsigned make_feed(uint64_t *state, struct dsflow_shape *shapes,
     static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16 };
 
     a->coding = dsf_any_signs(state, &a->elems);
-    a->local_at = any_place(state);
-    a->grad_at = any_place(state);
-    a->error_at = any_place(state);
+    a->local_at = dsf_any_place(state);
+    a->grad_at = dsf_any_place(state);
+    a->error_at = dsf_any_place(state);
     a->groups = dsf_any(state, 1, 8);
     a->eps = 1e-6;
-    shapes[0] = control();
-    shapes[1] = floats(a->local_at + a->elems);
-    shapes[2] = floats(a->elems);
-    shapes[3] = floats(a->grad_at + a->elems);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_floats(a->local_at + a->elems);
+    shapes[2] = dsf_shape_floats(a->elems);
+    shapes[3] = dsf_shape_floats(a->grad_at + a->elems);
     shapes[4] =
         dsflow_shape_of(types[dsf_any(state, 0, 1)], a->error_at + a->elems);
     return 5;
 }
 
-/* Some blocks of the unit. */
 static unsigned make_serve(uint64_t *state, struct dsflow_shape *shapes,
                            struct dsf_chunk_args *a)
 {
-    int64_t unit;
-    int32_t blocks, first;
-
-    a->coding = dsf_any_signs(state, &unit);
-    blocks = (int32_t)(unit / a->coding.block);
-    first = dsf_any(state, 0, blocks - 1);
-    a->at = a->coding.block * first;
-    a->elems = a->coding.block * dsf_any(state, 1, blocks - first);
-    a->groups = dsf_any(state, 1, 8);
-    a->grad_at = any_place(state);
-    a->server_at = any_place(state);
+    dsf_any_chunks(state, a);
     a->last = dsf_any(state, 0, 3);
-    shapes[0] = control();
-    shapes[1] = floats(a->grad_at + a->elems);
-    shapes[2] = dsflow_shape_of(DSFLOW_FP64, a->coding.ntensors * a->groups);
-    shapes[3] = floats(a->server_at + a->elems);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_floats(a->grad_at + a->elems);
+    shapes[2] = dsf_shape_doubles(a->coding.ntensors * a->groups);
+    shapes[3] = dsf_shape_floats(a->server_at + a->elems);
     return 4;
 }
 
@@ -145,16 +116,16 @@ static unsigned make_settle(uint64_t *state, struct dsflow_shape *shapes,
     a->rates.keys.lr = 1e-3;
     a->rates.keys.total = 100;
     a->elems = dsf_any(state, 1, 300);
-    a->mean_at = any_place(state);
-    a->param_at = any_place(state);
-    a->m_at = any_place(state);
-    a->v_at = any_place(state);
+    a->mean_at = dsf_any_place(state);
+    a->param_at = dsf_any_place(state);
+    a->m_at = dsf_any_place(state);
+    a->v_at = dsf_any_place(state);
     a->eps = 1e-6;
-    shapes[0] = control();
-    shapes[1] = floats(a->mean_at + a->elems);
-    shapes[2] = floats(a->param_at + a->elems);
-    shapes[3] = floats(a->m_at + a->elems);
-    shapes[4] = floats(a->v_at + a->elems);
+    shapes[0] = dsf_shape_control();
+    shapes[1] = dsf_shape_floats(a->mean_at + a->elems);
+    shapes[2] = dsf_shape_floats(a->param_at + a->elems);
+    shapes[3] = dsf_shape_floats(a->m_at + a->elems);
+    shapes[4] = dsf_shape_floats(a->v_at + a->elems);
     return 5;
 }
 
@@ -197,23 +168,6 @@ static int fill_moments(uint64_t *state, float *v, int64_t n)
     return 1;
 }
 
-static int fill_errors(uint64_t *state, uint64_t seed, void *data,
-                       int64_t elems)
-{
-    const struct dsf_rounding nearest = { .nearest = 1 };
-    uint64_t of = seed;
-    struct dsflow_shape shapes[5];
-    struct dsf_feed_local_args a = { .elems = 0 };
-    float *v = dsf_xcalloc((size_t)elems, sizeof(*v));
-
-    make_feed(&of, shapes, &a);
-    for (int64_t i = 0; i < elems; i++)
-        v[i] = (float)dsf_random_normal(state);
-    dsf_pack(shapes[4].dtype, &nearest, v, data, (size_t)elems);
-    free(v);
-    return 1;
-}
-
 /* Controls, second moments, and errors of their type. */
 static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
                      void *data, int64_t elems, const void *args)
@@ -227,7 +181,8 @@ static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
     if (op->ports[port].name[0] == 'v')
         return fill_moments(&state, data, elems);
     return op == &dsf_op_feed_local && port == 4
-               ? fill_errors(&state, seed, data, elems)
+               ? dsf_fill_as_made(&dsf_trials_zeroone, op, seed, port, &state,
+                                  data, elems)
                : 0;
 }
 
