@@ -70,14 +70,12 @@ static void send_group(struct step *s, int32_t i)
 
 void dsf_lamb_send_all(struct step *s)
 {
-    const int32_t m = s->m, t = s->t;
 
     for (int32_t i = 0; i < dsf_plan_sums(s->plan) && s->ncoded > 0; i++) {
         dsf_step_stand_at_group(s, i);
         send_group(s, i);
     }
-    s->m = m;
-    s->t = t;
+    dsf_step_stand_aside(s);
 }
 
 /* --- what comes back ------------------------------------------------------ */

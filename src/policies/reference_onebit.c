@@ -24,7 +24,6 @@ static void feed(struct step *s, unsigned u)
     const bool lamb = dsf_onebit_lamb_keys(s->plan->job) != NULL;
     const struct dsf_unit *unit = &s->model->units[u];
     const struct unit_data *d = &s->units[u];
-    const int32_t m = s->m, t = s->t;
     const struct dsf_momentum_args args = {
         .coding = dsf_onebit_coding_of(s, u),
         .elems = unit->elems,
@@ -44,8 +43,7 @@ static void feed(struct step *s, unsigned u)
                               coded ? 0 : 1u << ERROR,
                               ERROR + coded + (coded && lamb), ports);
     }
-    s->m = m;
-    s->t = t;
+    dsf_step_stand_aside(s);
 }
 
 struct dsf_coding dsf_onebit_coding_of(const struct step *s, unsigned u)
@@ -83,29 +81,25 @@ void dsf_onebit_square_groups(struct step *s, unsigned u)
 {
     const struct dsf_unit *unit = &s->model->units[u];
     const struct dsf_square_args args = { unit->elems, 0 };
-    const int32_t m = s->m, t = s->t;
 
     for (int32_t i = 0; i < dsf_plan_sums(s->plan); i++) {
         dsf_step_stand_at_group(s, i);
         EMIT(s, &dsf_op_square, &args, unit->layer, 0, s->units[u].grad.of[i],
              squares_of(s, u, i));
     }
-    s->m = m;
-    s->t = t;
+    dsf_step_stand_aside(s);
 }
 
 dsflow_data_id dsf_onebit_norm2(struct step *s, int32_t group)
 {
     const unsigned n = s->model->nunits;
     dsflow_data_id *squares = dsf_xcalloc(n, sizeof(*squares)), norm2;
-    const int32_t m = s->m, t = s->t;
 
     for (unsigned u = 0; u < n; u++)
         squares[u] = squares_of(s, u, group);
     dsf_step_stand_at_group(s, group);
     norm2 = dsf_step_sum(s, squares, n);
-    s->m = m;
-    s->t = t;
+    dsf_step_stand_aside(s);
     free(squares);
     return norm2;
 }
@@ -114,7 +108,6 @@ dsflow_data_id dsf_onebit_norm2(struct step *s, int32_t group)
  */
 static void clip_groups(struct step *s)
 {
-    const int32_t m = s->m, t = s->t;
 
     for (int32_t i = 0; i < dsf_plan_sums(s->plan); i++) {
         const dsflow_data_id norm2 = dsf_onebit_norm2(s, i);
@@ -132,8 +125,7 @@ static void clip_groups(struct step *s)
                  s->units[u].grad.of[i], norm2);
         }
     }
-    s->m = m;
-    s->t = t;
+    dsf_step_stand_aside(s);
 }
 
 void dsf_onebit_complete(struct step *s, unsigned u)
