@@ -9,19 +9,12 @@
 
 #include <stdbool.h>
 
-enum { N = 128, STEPS = 300, FREEZE = 100, MOST = 8, BLOCK = 16 };
+enum { N = 128, STEPS = 300, FREEZE = 100 };
 
 static struct model {
     float p[N], m[N], v[N], error[MOST][N], server[N];
 } got, first;
 static float grad[MOST][N];
-static _Alignas(64) float scratch[4096];
-
-/* As the script has them. */
-static double gradient(int worker, int step, int i)
-{
-    return (double)(float)(worker_wave(worker, step, i) * (0.5 + i % 7) / 7);
-}
 
 static void begin(struct model *x)
 {
@@ -34,36 +27,20 @@ static struct dsflow_buf floats(float *v)
     return floats_of(v, N);
 }
 
-static void run(const struct dsflow_codelet *codelet, const void *args,
-                unsigned n, const struct dsflow_buf *bufs)
-{
-    run_codelet(codelet, args, n, bufs, scratch, sizeof(scratch));
-}
-
 static struct dsf_update_args update_args(void)
 {
-    return (struct dsf_update_args){
-        .at = { .elems = N,
-                .decay = N,
-                .block = N,
-                .ntensors = 1,
-                .tensors = { { .rows = 1, .cols = N, .decays = 1 } } },
-        .beta1 = 0.9,
-        .beta2 = 0.99,
-        .eps = 1e-6f,
-        .weight_decay = 0.01f,
-        .decoupled = 1,
-        .uncorrected = 1,
-        .width = 2
-    };
+    struct dsf_update_args a = update_of(N);
+
+    a.at.ntensors = 1;
+    a.at.tensors[0] =
+        (struct dsflow_tensor){ .rows = 1, .cols = N, .decays = 1 };
+    a.width = 2;
+    return a;
 }
 
 static struct dsf_coding coding(void)
 {
-    struct dsf_coding c = { .format = "sign", .block = BLOCK, .coded = N };
-
-    dsf_coding_by_tensor(&c, 1, &(struct dsf_coded_tensor){ 0, N });
-    return c;
+    return signs_of(1, &(struct dsf_coded_tensor){ 0, N }, N);
 }
 
 /* A step of `workers`; what is served in `shards` pieces. */
@@ -72,8 +49,7 @@ static void step(struct model *x, int workers, int number, int shards)
     struct dsflow_control control = {
         .step = number, .lr = 1e-3, .scale = 1, .loss_scale = 1
     };
-    const struct dsflow_buf c = { &control, sizeof(control), sizeof(control),
-                                  DSFLOW_BYTES };
+    const struct dsflow_buf c = control_of(&control);
     const struct dsf_update_args update = update_args();
     const struct dsf_coding code = coding();
     const struct dsf_momentum_args feed = {
@@ -86,11 +62,9 @@ static void step(struct model *x, int workers, int number, int shards)
 
     for (int w = 0; w < workers; w++)
         for (int i = 0; i < N; i++)
-            grad[w][i] = (float)(gradient(w, number, i) / workers);
+            grad[w][i] = (float)(gradient_of(w, number, i, 1) / workers);
     if (number <= FREEZE) {
-        for (int i = 0; i < N; i++)
-            for (int w = 1; w < workers; w++)
-                grad[0][i] += grad[w][i];
+        add_up(grad[0], N, workers);
         run(&dsf_codelet_adam, &update, 5,
             (struct dsflow_buf[]){ c, floats(grad[0]), floats(x->p),
                                    floats(x->m), floats(x->v) });
@@ -141,15 +115,6 @@ static void train(struct model *x, int workers, int shards)
         step(x, workers, i, shards);
 }
 
-/* The next numbers of the file are these, times `by`. */
-static void compare(FILE *in, int workers, const char *what, const float *v,
-                    double by)
-{
-    known_title(in, workers, what);
-    for (int i = 0; i < N; i++)
-        known_next(in, workers, what, i, (double)v[i] * by, 0);
-}
-
 /* An error is that of the share that a worker has of the mean. */
 static void numbers_are_those_of_deepspeed(void **state)
 {
@@ -157,12 +122,12 @@ static void numbers_are_those_of_deepspeed(void **state)
 
     for (int workers = 2; workers <= MOST; workers *= 2) {
         train(&got, workers, 1);
-        compare(in, workers, "p", got.p, 1);
-        compare(in, workers, "m", got.m, 1);
-        compare(in, workers, "v", got.v, 1);
+        compare(in, workers, "p", got.p, N, 1, 0);
+        compare(in, workers, "m", got.m, N, 1, 0);
+        compare(in, workers, "v", got.v, N, 1, 0);
         for (int w = 0; w < workers; w++)
-            compare(in, workers, "error", got.error[w], workers);
-        compare(in, workers, "server", got.server, 1);
+            compare(in, workers, "error", got.error[w], N, workers, 0);
+        compare(in, workers, "server", got.server, N, 1, 0);
     }
     fclose(in);
 }
@@ -195,8 +160,7 @@ static void what_is_skipped_changes_nothing(void **state)
     struct dsflow_control control = {
         .lr = 1, .scale = 1, .loss_scale = 1, .skip = DSFLOW_SKIP_STEP
     };
-    const struct dsflow_buf c = { &control, sizeof(control), sizeof(control),
-                                  DSFLOW_BYTES };
+    const struct dsflow_buf c = control_of(&control);
     const struct dsf_chunk_args a = { .coding = coding(),
                                       .elems = N,
                                       .groups = 1 };
@@ -246,8 +210,7 @@ static void chunks_are_whole_blocks(void **state)
 static void a_group_is_clipped_by_its_own_norm(void **state)
 {
     struct dsflow_control control = { .loss_scale = 8 };
-    const struct dsflow_buf c = { &control, sizeof(control), sizeof(control),
-                                  DSFLOW_BYTES };
+    const struct dsflow_buf c = control_of(&control);
     struct dsf_clip_group_args a = {
         .elems = 2, .at = 1, .groups = 4, .limit = 1
     };

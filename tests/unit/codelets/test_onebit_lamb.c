@@ -9,15 +9,7 @@
 
 #include <stdbool.h>
 
-enum {
-    UNITS = 2,
-    TENSORS = 3,
-    N = 384,
-    STEPS = 300,
-    FREEZE = 100,
-    MOST = 8,
-    BLOCK = 16
-};
+enum { UNITS = 2, TENSORS = 3, N = 384, STEPS = 300, FREEZE = 100 };
 static const int at_of[UNITS] = { 0, 192 }, ntensors[UNITS] = { 2, 1 };
 static const int tensor_at[TENSORS + 1] = { 0, 128, 192, 384 };
 
@@ -26,17 +18,15 @@ static struct model {
     struct dsf_lamb lamb[UNITS][DSFLOW_MAX_TENSORS];
 } got, first;
 static float grad[MOST][N];
-static _Alignas(64) float scratch[4096];
 
 /* As the script has them. */
-static double gradient(int worker, int step, int i)
+static double own_gradient(int worker, int step, int i)
 {
     static const double sizes[TENSORS] = { 0.01, 0.6, 0.1 };
     const int t = i < tensor_at[1] ? 0 : i < tensor_at[2] ? 1 : 2;
-    double g = worker_wave(worker, step, i);
 
-    g *= (0.5 + i % 7) / 7 * (sizes[t] * (1 + 0.5 * sin(0.05 * step)));
-    return (double)(float)g;
+    return gradient_of(worker, step, i,
+                       sizes[t] * (1 + 0.5 * sin(0.05 * step)));
 }
 
 static void begin(struct model *x)
@@ -49,12 +39,6 @@ static struct dsflow_buf lamb_of(struct model *x, int u)
 {
     return doubles_of((double *)x->lamb[u],
                       DSF_LAMB_FIELDS * DSFLOW_MAX_TENSORS);
-}
-
-static void run(const struct dsflow_codelet *codelet, const void *args,
-                unsigned n, const struct dsflow_buf *bufs)
-{
-    run_codelet(codelet, args, n, bufs, scratch, sizeof(scratch));
 }
 
 static struct dsflow_tensor tensor(int u, int i)
@@ -70,18 +54,11 @@ static struct dsflow_tensor tensor(int u, int i)
 
 static struct dsf_update_args update_args(int u, int64_t width)
 {
-    struct dsf_update_args a = { .at = { .elems = N / 2,
-                                         .decay = N / 2,
-                                         .block = BLOCK,
-                                         .ntensors = ntensors[u] },
-                                 .beta1 = 0.9,
-                                 .beta2 = 0.99,
-                                 .eps = 1e-6f,
-                                 .weight_decay = 0.01f,
-                                 .decoupled = 1,
-                                 .uncorrected = 1,
-                                 .width = (int32_t)width };
+    struct dsf_update_args a = update_of(N / 2);
 
+    a.width = (int32_t)width;
+    a.at.block = BLOCK;
+    a.at.ntensors = ntensors[u];
     for (int i = 0; i < ntensors[u]; i++)
         a.at.tensors[i] = tensor(u, i);
     return a;
@@ -89,13 +66,11 @@ static struct dsf_update_args update_args(int u, int64_t width)
 
 static struct dsf_coding coding(int u)
 {
-    struct dsf_coding c = { .format = "sign", .block = BLOCK, .coded = N / 2 };
     struct dsf_coded_tensor t[2];
 
     for (int i = 0; i < ntensors[u]; i++)
         t[i] = (struct dsf_coded_tensor){ tensor(u, i).at, tensor(u, i).cols };
-    dsf_coding_by_tensor(&c, (unsigned)ntensors[u], t);
-    return c;
+    return signs_of((unsigned)ntensors[u], t, N / 2);
 }
 
 static struct dsf_united_args united(int u, int workers)
@@ -107,11 +82,6 @@ static struct dsf_united_args united(int u, int workers)
         .beta1 = 0.9,
         .beta2 = 0.99
     };
-}
-
-static struct dsflow_buf control_of(struct dsflow_control *c)
-{
-    return (struct dsflow_buf){ c, sizeof(*c), sizeof(*c), DSFLOW_BYTES };
 }
 
 /* Squares of coded numbers of a unit, and of the server's where it has some. */
@@ -285,11 +255,9 @@ static void step(struct model *x, int workers, int number, int shards)
 
     for (int w = 0; w < workers; w++)
         for (int i = 0; i < N; i++)
-            grad[w][i] = (float)(gradient(w, number, i) / workers);
+            grad[w][i] = (float)(own_gradient(w, number, i) / workers);
     if (number <= FREEZE) {
-        for (int i = 0; i < N; i++)
-            for (int w = 1; w < workers; w++)
-                grad[0][i] += grad[w][i];
+        add_up(grad[0], N, workers);
         for (int u = 0; u < UNITS; u++)
             warm(x, &control, u);
         if (number == FREEZE)
@@ -310,16 +278,6 @@ static void train(struct model *x, int workers, int shards)
         step(x, workers, i, shards);
 }
 
-/* The next numbers of the file are these, times `by`; what is above 1 to as
- * many digits. */
-static void compare(FILE *in, int workers, const char *what, const float *v,
-                    double by)
-{
-    known_title(in, workers, what);
-    for (int i = 0; i < N; i++)
-        known_next(in, workers, what, i, (double)v[i] * by, 1);
-}
-
 /* An error is that of the share that a worker has of the mean. */
 static void numbers_are_those_of_deepspeed(void **state)
 {
@@ -328,13 +286,13 @@ static void numbers_are_those_of_deepspeed(void **state)
 
     for (int workers = 2; workers <= MOST; workers *= 2) {
         train(&got, workers, 1);
-        compare(in, workers, "p", got.p, 1);
-        compare(in, workers, "m", got.m, 1);
-        compare(in, workers, "v", got.v, 1);
-        compare(in, workers, "fresh", got.fresh, 1);
+        compare(in, workers, "p", got.p, N, 1, 1);
+        compare(in, workers, "m", got.m, N, 1, 1);
+        compare(in, workers, "v", got.v, N, 1, 1);
+        compare(in, workers, "fresh", got.fresh, N, 1, 1);
         for (int w = 0; w < workers; w++)
-            compare(in, workers, "error", got.error[w], workers);
-        compare(in, workers, "server", got.server, 1);
+            compare(in, workers, "error", got.error[w], N, workers, 1);
+        compare(in, workers, "server", got.server, N, 1, 1);
         for (int k = 0; k < DSF_LAMB_FIELDS; k++) {
             known_title(in, workers, names[k]);
             for (int t = 0; t < TENSORS; t++) {

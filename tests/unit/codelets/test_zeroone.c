@@ -8,7 +8,7 @@
 #include "tasks/tasks.h"
 #include "tasks/zeroone.h"
 
-enum { N = 128, STEPS = 300, MOST = 8, BLOCK = 16 };
+enum { N = 128, STEPS = 300 };
 
 /* That of the script. */
 static const struct dsf_zeroone_schedule schedule = { 120, 5, 30, 7 };
@@ -18,13 +18,6 @@ static struct model {
     float own[MOST][N], local[MOST][N], error[MOST][N];
 } got, first;
 static float grad[MOST][N], weights[N];
-static _Alignas(64) float scratch[4096];
-
-/* As the script has them. */
-static double gradient(int worker, int step, int i)
-{
-    return (double)(float)(worker_wave(worker, step, i) * (0.5 + i % 7) / 7);
-}
 
 static void begin(struct model *x)
 {
@@ -37,25 +30,9 @@ static struct dsflow_buf floats(float *v)
     return floats_of(v, N);
 }
 
-static void run(const struct dsflow_codelet *codelet, const void *args,
-                unsigned n, const struct dsflow_buf *bufs)
-{
-    run_codelet(codelet, args, n, bufs, scratch, sizeof(scratch));
-}
-
 static struct dsf_coding coding(void)
 {
-    struct dsf_coding c = { .format = "sign", .block = BLOCK, .coded = N };
-
-    dsf_coding_by_tensor(&c, 1, &(struct dsf_coded_tensor){ 0, N });
-    return c;
-}
-
-static void add_up(int workers)
-{
-    for (int i = 0; i < N; i++)
-        for (int w = 1; w < workers; w++)
-            grad[0][i] += grad[w][i];
+    return signs_of(1, &(struct dsf_coded_tensor){ 0, N }, N);
 }
 
 static int nshards = 1;
@@ -173,24 +150,15 @@ static void step(struct model *x, int workers, int number)
     struct dsflow_control control = {
         .step = number, .lr = 1e-3, .scale = 1, .loss_scale = 1
     };
-    const struct dsflow_buf c = { &control, sizeof(control), sizeof(control),
-                                  DSFLOW_BYTES };
-    const struct dsf_update_args update = {
-        .at = { .elems = N, .decay = N, .block = N },
-        .beta1 = 0.9,
-        .beta2 = 0.99,
-        .eps = 1e-6f,
-        .weight_decay = 0.01f,
-        .decoupled = 1,
-        .uncorrected = 1
-    };
+    const struct dsflow_buf c = control_of(&control);
+    const struct dsf_update_args update = update_of(N);
     const enum dsf_zeroone_kind kind = dsf_zeroone_kind(&schedule, number);
 
     for (int w = 0; w < workers; w++)
         for (int i = 0; i < N; i++)
-            grad[w][i] = (float)(gradient(w, number, i) / workers);
+            grad[w][i] = (float)(gradient_of(w, number, i, 1) / workers);
     if (kind == DSF_ZEROONE_VARIANCE) {
-        add_up(workers);
+        add_up(grad[0], N, workers);
         run(&dsf_codelet_adam, &update, 5,
             (struct dsflow_buf[]){ c, floats(grad[0]), floats(x->p),
                                    floats(x->m), floats(x->v) });
@@ -226,15 +194,6 @@ static void compare_kinds(FILE *in, int workers)
                      (int)dsf_zeroone_kind(&schedule, i), kinds[i - 1]);
 }
 
-/* The next numbers of the file are these, times `by`. */
-static void compare(FILE *in, int workers, const char *what, const float *v,
-                    double by)
-{
-    known_title(in, workers, what);
-    for (int i = 0; i < N; i++)
-        known_next(in, workers, what, i, (double)v[i] * by, 0);
-}
-
 /* An error is that of the share that a worker has of the mean. The last step is
  * a local one. */
 static void numbers_are_those_of_deepspeed(void **state)
@@ -245,15 +204,15 @@ static void numbers_are_those_of_deepspeed(void **state)
     for (int workers = 2; workers <= MOST; workers *= 2) {
         train(&got, workers);
         compare_kinds(in, workers);
-        compare(in, workers, "p", got.p, 1);
-        compare(in, workers, "v", got.v, 1);
+        compare(in, workers, "p", got.p, N, 1, 0);
+        compare(in, workers, "v", got.v, N, 1, 0);
         for (int w = 0; w < workers; w++)
-            compare(in, workers, "m", got.own[w], 1);
+            compare(in, workers, "m", got.own[w], N, 1, 0);
         for (int w = 0; w < workers; w++)
-            compare(in, workers, "u", got.local[w], 1);
+            compare(in, workers, "u", got.local[w], N, 1, 0);
         for (int w = 0; w < workers; w++)
-            compare(in, workers, "error", got.error[w], workers);
-        compare(in, workers, "server", got.server, 1);
+            compare(in, workers, "error", got.error[w], N, workers, 0);
+        compare(in, workers, "server", got.server, N, 1, 0);
     }
     fclose(in);
 }
@@ -354,8 +313,7 @@ static void what_has_no_second_moment_stays(void **state)
     struct dsflow_control control = { .step = 200,
                                       .lr = 1e-3,
                                       .loss_scale = 1 };
-    const struct dsflow_buf c = { &control, sizeof(control), sizeof(control),
-                                  DSFLOW_BYTES };
+    const struct dsflow_buf c = control_of(&control);
     const struct dsf_held_args held = { .elems = N,
                                         .beta1 = 0.9,
                                         .eps = 1e-8f };
@@ -381,8 +339,7 @@ static void what_has_no_second_moment_stays(void **state)
 static void without_a_rate_the_momentum_begins_anew(void **state)
 {
     struct dsflow_control control = { .step = 200, .loss_scale = 1 };
-    const struct dsflow_buf c = { &control, sizeof(control), sizeof(control),
-                                  DSFLOW_BYTES };
+    const struct dsflow_buf c = control_of(&control);
     const struct dsf_settle_args args = { .schedule = schedule,
                                           .rates = { .schedule = "constant" },
                                           .elems = N,

@@ -1,16 +1,11 @@
 /* test_onebit_plan.c - 1-bit Adam and LAMB in graphs: which steps are of which
  * kind, what ranks read of each other in each, and what is not coded. */
-#include "tests/same/trial.h"
+#include "unit/policies/step_bytes.h"
 
 #include "policies/compress.h"
-#include "policies/onebit.h"
-#include "sim/step_kinds.h"
 #include "tasks/lamb.h"
 #include "tasks/tasks.h"
 
-#include "lib/test.h"
-
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,15 +20,6 @@ static void plan_one(struct trial *t, const char *keys, const char *until)
 
     snprintf(text, sizeof(text), "gpt2 " ONEBIT "%s", keys);
     plan_trial_until(t, text, until);
-}
-
-/* What the ranks read in a step of a program. */
-static struct dsf_step_kind kind(const struct trial *t, const char *name)
-{
-    dsflow_program program;
-
-    assert_true(dsflow_graph_find_program(t->graph, name, &program));
-    return dsf_step_kind(t->plan, t->graph, NULL, program);
 }
 
 static void the_second_moment_is_frozen_after_its_step(void **state)
@@ -57,47 +43,22 @@ static void the_second_moment_is_frozen_after_its_step(void **state)
     end_trial(&t);
 }
 
-/* Numbers that go in 1 bit, and the others. */
-static void count(const struct trial *t, int64_t *coded, int64_t *dense)
-{
-    *coded = *dense = 0;
-    for (unsigned u = 0; u < t->model.nunits; u++) {
-        struct dsf_coding c =
-            dsf_onebit_coding(&t->job, &t->model, &t->model.units[u]);
-
-        *dense += t->model.units[u].elems;
-        for (int64_t i = 0; i < c.ntensors; i++)
-            *coded += c.tensors[i].elems;
-    }
-    *dense -= *coded;
-}
-
-/* Each of N ranks reads, of each number, (N - 1) / N twice: once from each of
- * the others, and once what the others have served. In fp32 as much. A block of
- * 1024 is 132 bytes. */
 static void bytes_are_those_of_the_formula(void **state)
 {
     for (int n = 2; n <= 8; n *= 2) {
         struct trial t;
         char keys[200];
-        int64_t coded, dense;
-        double expected, got;
+        double signs, whole;
 
         snprintf(keys, sizeof(keys),
                  "mesh.data=%d batch.groups=%d "
                  "batch.sequences=8 model.width=128 model.layers=2",
                  n, n);
         plan_one(&t, keys, "send");
-        count(&t, &coded, &dense);
-        assert_true(coded > 9 * dense);
-        expected =
-            2.0 * (n - 1) * ((double)coded / 1024 * 132 + 4 * (double)dense);
-        got = kind(&t, DSF_ONEBIT_PROGRAM).bytes;
-        if (fabs(got - expected) > 0.02 * expected)
-            fail_msg("%d ranks: %.0f bytes: expected %.0f", n, got, expected);
-        expected = 8.0 * (n - 1) * (double)(coded + dense);
-        got = kind(&t, "step").bytes;
-        assert_true(fabs(got - expected) < 0.02 * expected);
+        expected_bytes(&t, n, &signs, &whole);
+        assert_bytes("compressed", n, kind(&t, DSF_ONEBIT_PROGRAM).bytes,
+                     signs);
+        assert_bytes("step", n, kind(&t, "step").bytes, whole);
         end_trial(&t);
     }
 }
@@ -306,8 +267,7 @@ static void bytes_of_lamb_are_those_of_adam_and_sums(void **state)
         got = kind(&t, DSF_ONEBIT_PROGRAM).bytes;
         assert_false(dsf_plan_passes_gradients(t.plan));
         end_trial(&t);
-        if (fabs(got - expected) > 0.02 * expected)
-            fail_msg("%s: %.0f bytes: expected %.0f", keys[i], got, expected);
+        assert_bytes(keys[i], RANKS, got, expected);
     }
 }
 

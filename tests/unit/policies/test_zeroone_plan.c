@@ -1,15 +1,10 @@
 /* test_zeroone_plan.c - 0/1 Adam in graphs: which steps are of which kind, what
  * ranks read of each other in each, and whose weights a step computes with. */
-#include "tests/same/trial.h"
+#include "unit/policies/step_bytes.h"
 
-#include "policies/onebit.h"
 #include "policies/zeroone.h"
-#include "sim/step_kinds.h"
 #include "tasks/tasks.h"
 
-#include "lib/test.h"
-
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,15 +20,6 @@ static void plan_one(struct trial *t, const char *keys, const char *until)
 
     snprintf(text, sizeof(text), "gpt2 " ZEROONE "%s", keys);
     plan_trial_until(t, text, until);
-}
-
-/* What the ranks read in a step of a program. */
-static struct dsf_step_kind kind(const struct trial *t, const char *name)
-{
-    dsflow_program program;
-
-    assert_true(dsflow_graph_find_program(t->graph, name, &program));
-    return dsf_step_kind(t->plan, t->graph, NULL, program);
 }
 
 static void assert_programs(const char *keys)
@@ -72,37 +58,12 @@ static void each_step_runs_the_program_of_its_kind(void **state)
         }
 }
 
-/* Numbers that go in 1 bit, and the others. */
-static void count(const struct trial *t, int64_t *coded, int64_t *dense)
-{
-    *coded = *dense = 0;
-    for (unsigned u = 0; u < t->model.nunits; u++) {
-        struct dsf_coding c =
-            dsf_onebit_coding(&t->job, &t->model, &t->model.units[u]);
-
-        *dense += t->model.units[u].elems;
-        for (int64_t i = 0; i < c.ntensors; i++)
-            *coded += c.tensors[i].elems;
-    }
-    *dense -= *coded;
-}
-
-static void assert_bytes(const char *what, int n, double got, double expected)
-{
-    if (fabs(got - expected) > 0.02 * expected)
-        fail_msg("%d ranks: %s: %.0f bytes: expected %.0f", n, what, got,
-                 expected);
-}
-
-/* Each of N ranks reads, of each number, (N - 1) / N twice: once from each of
- * the others, and once what the others have served; in 1 bit a block of 1024 is
- * 132 bytes. In local steps it is losses and norms. */
+/* In local steps it is losses and norms. */
 static void bytes_are_those_of_the_formula(void **state)
 {
     for (int n = 2; n <= 8; n *= 2) {
         struct trial t;
         char keys[200];
-        int64_t coded, dense;
         double signs, whole;
 
         snprintf(keys, sizeof(keys),
@@ -110,11 +71,7 @@ static void bytes_are_those_of_the_formula(void **state)
                  "model.layers=2",
                  n);
         plan_one(&t, keys, "send");
-        count(&t, &coded, &dense);
-        assert_true(coded > 9 * dense);
-        signs =
-            2.0 * (n - 1) * ((double)coded / 1024 * 132 + 4 * (double)dense);
-        whole = 8.0 * (n - 1) * (double)(coded + dense);
+        expected_bytes(&t, n, &signs, &whole);
         assert_bytes("variance", n, kind(&t, "step").bytes, whole);
         assert_bytes("gradient", n, kind(&t, "compressed").bytes, signs);
         assert_bytes("sync", n, kind(&t, "sync").bytes, signs);
