@@ -112,7 +112,10 @@ DSFLOW_API void *dsflow_exec_map(struct dsflow_exec *exec, dsflow_data_id id,
                                  enum dsflow_access access);
 
 /* Bytes of the memory of `rank` that hold something: what has been touched
- * since the executor was opened; of files and of devices, what was taken. */
+ * since the executor was opened; of files and of devices, what was taken. With
+ * the scratch of its workers or its device, of which ranks that share it have
+ * equal parts. What stands in main memory as the host or cores work on it
+ * counts for the tier device where ranks are cores, and for none on devices. */
 DSFLOW_API size_t dsflow_exec_resident(const struct dsflow_exec *exec,
                                        unsigned rank, enum dsflow_tier tier);
 

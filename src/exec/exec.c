@@ -57,6 +57,11 @@ size_t dsf_exec_most_scratch(const struct dsflow_exec *exec,
     return most;
 }
 
+bool dsf_exec_works_for(unsigned w, unsigned n, unsigned rank, unsigned ranks)
+{
+    return ranks <= n ? (uint64_t)w * ranks / n == rank : rank % n == w;
+}
+
 int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
                          struct dsflow_err *err)
 {

@@ -98,6 +98,15 @@ void *dsf_exec_scratch(const struct dsflow_exec *exec,
                : NULL;
 }
 
+size_t dsf_exec_scratch_of(const struct dsflow_exec *exec, unsigned rank)
+{
+    unsigned first =
+        exec->first_rank + (rank - exec->first_rank) % exec->ndevices;
+    unsigned sharing = (exec->nranks - first - 1) / exec->ndevices + 1;
+
+    return exec->arenas[first][DSFLOW_DEVICE].scratch / sharing;
+}
+
 void dsf_exec_size_arenas(struct dsflow_exec *exec)
 {
     uint32_t n = dsflow_graph_ndata(exec->graph);
@@ -246,6 +255,22 @@ static size_t resident(const struct dsflow_exec *exec, unsigned rank,
                                         arena->bytes - arena->scratch);
 }
 
+/* Of cores: what has been touched by the workers of a rank, or its part of that
+ * where ranks share one. */
+static size_t resident_scratch(const struct dsflow_exec *exec, unsigned rank)
+{
+    const unsigned n = exec->nworkers, ranks = exec->nranks - exec->first_rank;
+    const unsigned sharing = ranks > n ? (ranks - (rank % n) - 1) / n + 1 : 1;
+    size_t bytes = 0;
+
+    for (unsigned w = 0; w < n; w++)
+        if (dsf_exec_works_for(w, n, rank - exec->first_rank, ranks))
+            bytes +=
+                exec->cpu->class->resident(exec->cpu, exec->workers[w].scratch,
+                                           exec->workers[w].scratch_bytes);
+    return bytes / sharing;
+}
+
 size_t dsf_exec_on_devices(const struct dsflow_exec *exec)
 {
     size_t bytes = 0;
@@ -262,8 +287,11 @@ size_t dsflow_exec_resident(const struct dsflow_exec *exec, unsigned rank,
 {
     if (exec->spread != NULL)
         return dsf_spread_resident(exec, rank, tier);
-    if (rank >= exec->nranks)
+    if (rank < exec->first_rank || rank >= exec->nranks)
         return 0;
-    return resident(exec, rank, tier) +
-           (tier == DSFLOW_DEVICE ? resident(exec, rank, DSF_PLACE_NEAR) : 0);
+    if (tier != DSFLOW_DEVICE)
+        return resident(exec, rank, tier);
+    return resident(exec, rank, tier) + (exec->ndevices > 0
+                                             ? dsf_exec_scratch_of(exec, rank)
+                                             : resident_scratch(exec, rank));
 }

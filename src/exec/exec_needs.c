@@ -1,5 +1,5 @@
-/* exec_needs.c - what a graph takes on GPUs, before there is an executor: it is
- * placed as an executor places it, and nothing is allocated. */
+/* exec_needs.c - what a graph takes on devices, before there is an executor: it
+ * is placed as an executor places it, and nothing is allocated. */
 #include "exec/exec_memory.h"
 #include "exec/exec_private.h"
 
@@ -8,15 +8,19 @@
 #include <stdlib.h>
 
 /* Devices that nobody opens. */
-static void add_devices(struct dsflow_exec *exec, unsigned gpus)
+static void add_devices(struct dsflow_exec *exec,
+                        const struct dsflow_exec_options *options)
 {
-    if (gpus > exec->nranks - exec->first_rank)
-        gpus = exec->nranks - exec->first_rank;
-    exec->devices = dsf_xcalloc(gpus + 1, sizeof(*exec->devices));
-    for (unsigned i = 0; i < gpus; i++)
-        exec->devices[i].class = &dsf_device_cuda;
-    exec->ndevices = gpus;
-    exec->cpu = &exec->devices[gpus];
+    unsigned n = options->gpus > 0 ? options->gpus : options->virtuals;
+
+    if (n > exec->nranks - exec->first_rank)
+        n = exec->nranks - exec->first_rank;
+    exec->devices = dsf_xcalloc(n + 1, sizeof(*exec->devices));
+    for (unsigned i = 0; i < n; i++)
+        exec->devices[i].class =
+            options->gpus > 0 ? &dsf_device_cuda : &dsf_device_virtual;
+    exec->ndevices = n;
+    exec->cpu = &exec->devices[n];
     exec->cpu->class = &dsf_device_cpu;
 }
 
@@ -25,19 +29,13 @@ static size_t in_pages(size_t bytes)
     return (bytes + 4095) / 4096 * 4096;
 }
 
-/* Ranks that share a GPU share its scratch memory, which only the first has in
- * its arena. */
 static void weigh_rank(const struct dsflow_exec *exec, unsigned rank,
                        struct dsf_exec_need *need)
 {
-    unsigned first =
-        exec->first_rank + (rank - exec->first_rank) % exec->ndevices;
-    unsigned sharing = (exec->nranks - first - 1) / exec->ndevices + 1;
     const struct dsf_arena *arena = &exec->arenas[rank][DSFLOW_DEVICE];
-    size_t scratch = exec->arenas[first][DSFLOW_DEVICE].scratch;
 
-    need->device =
-        in_pages(arena->bytes - arena->scratch) + scratch / sharing;
+    need->device = in_pages(arena->bytes - arena->scratch) +
+                   dsf_exec_scratch_of(exec, rank);
 }
 
 static void weigh_near(const struct dsflow_exec *exec,
@@ -64,21 +62,21 @@ static void weigh(const struct dsflow_exec *exec, unsigned workers,
     weigh_near(exec, needs);
 }
 
-int dsf_exec_needs_find(struct dsflow_graph *graph, unsigned gpus,
-                        unsigned workers, struct dsf_exec_needs *needs,
-                        struct dsflow_err *err)
+int dsf_exec_needs_find(struct dsflow_graph *graph,
+                        const struct dsflow_exec_options *options,
+                        struct dsf_exec_needs *needs, struct dsflow_err *err)
 {
     struct dsflow_exec exec = { .graph = graph };
     int status;
 
     *needs = (struct dsf_exec_needs){ 0 };
     dsf_exec_find_ranks(&exec);
-    add_devices(&exec, gpus);
+    add_devices(&exec, options);
     status = dsf_exec_find_codelets(&exec, err);
     if (status == DSFLOW_OK) {
         dsf_exec_place(&exec);
         dsf_exec_size_arenas(&exec);
-        weigh(&exec, workers, needs);
+        weigh(&exec, options->workers, needs);
     }
     dsf_exec_free_memory(&exec);
     dsf_exec_close_devices(&exec);

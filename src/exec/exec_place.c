@@ -1,5 +1,6 @@
 /* exec_place.c - in whose memory each piece of data is, and who does each task:
  * a core, a device, an engine of a device that copies, or a disk. */
+#include "exec/exec_memory.h"
 #include "exec/exec_private.h"
 
 #include "base/alloc.h"
@@ -8,6 +9,7 @@
 #include "codelets/messages.h"
 #include "graph/task.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 static const struct dsflow_data_spec *spec_of(const struct dsflow_exec *exec,
@@ -16,11 +18,16 @@ static const struct dsflow_data_spec *spec_of(const struct dsflow_exec *exec,
     return dsflow_graph_data(exec->graph, (dsflow_data_id){ data });
 }
 
-unsigned dsf_exec_home(const struct dsflow_exec *exec, uint32_t data)
+static unsigned home_of(const struct dsflow_graph *graph, uint32_t data)
 {
-    int home = spec_of(exec, data)->home;
+    int home = dsflow_graph_data(graph, (dsflow_data_id){ data })->home;
 
     return home < 0 ? 0 : (unsigned)home;
+}
+
+unsigned dsf_exec_home(const struct dsflow_exec *exec, uint32_t data)
+{
+    return home_of(exec->graph, data);
 }
 
 /* Does it call the host, or go to another process, or is a core done with it
@@ -53,20 +60,26 @@ static void find_near(struct dsflow_exec *exec)
             exec->place[exec->calls[i].task->data[0].i] = DSFLOW_DEVICE;
 }
 
+void dsf_exec_ranks_of(const struct dsflow_graph *graph, unsigned *first,
+                       unsigned *end)
+{
+    const uint32_t n = dsflow_graph_ndata(graph);
+
+    *first = n > 0 ? UINT_MAX : 0;
+    *end = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        unsigned home = home_of(graph, i);
+
+        if (home < *first)
+            *first = home;
+        if (home >= *end)
+            *end = home + 1;
+    }
+}
+
 void dsf_exec_find_ranks(struct dsflow_exec *exec)
 {
-    uint32_t n = dsflow_graph_ndata(exec->graph);
-
-    exec->first_rank = n > 0 ? dsf_exec_home(exec, 0) : 0;
-    exec->nranks = 1;
-    for (uint32_t i = 0; i < n; i++) {
-        unsigned home = dsf_exec_home(exec, i);
-
-        if (home < exec->first_rank)
-            exec->first_rank = home;
-        if (home >= exec->nranks)
-            exec->nranks = home + 1;
-    }
+    dsf_exec_ranks_of(exec->graph, &exec->first_rank, &exec->nranks);
 }
 
 struct dsf_device *dsf_exec_device_of(const struct dsflow_exec *exec,

@@ -169,6 +169,10 @@ struct dsflow_exec {
     void *priv;        /* of the class */
 };
 
+/* Does worker `w` of `n` work for rank `rank` of `ranks`? Each worker has one
+ * rank; where there are more ranks than workers, several share one. */
+bool dsf_exec_works_for(unsigned w, unsigned n, unsigned rank, unsigned ranks);
+
 /* Set up `n` cores, each with its scratch memory, and the devices behind them. */
 int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
                          struct dsflow_err *err);
@@ -298,6 +302,9 @@ int dsf_exec_allocate(struct dsflow_exec *exec, struct dsflow_err *err);
 /* The scratch memory of a device: behind the data of its first rank. */
 void *dsf_exec_scratch(const struct dsflow_exec *exec,
                        const struct dsf_device *device);
+/* Bytes of it that are a rank's, where several share the device: equal parts.
+ */
+size_t dsf_exec_scratch_of(const struct dsflow_exec *exec, unsigned rank);
 void dsf_exec_free_memory(struct dsflow_exec *exec);
 size_t dsf_exec_padded(size_t bytes);
 /* Bytes that a piece of data takes in its arena or store. */

@@ -220,8 +220,6 @@ static void find_ranks(const struct dsflow_exec *exec, struct starpu_state *s)
     s->ranks = last < 0 ? 1 : (unsigned)(last - first) + 1;
 }
 
-/* The r-th of the ranks has the workers w with w ranks / workers = r; where
- * there are more ranks than workers, several share one. */
 static void share_workers(struct starpu_state *s)
 {
     unsigned n = starpu_worker_get_count(), ranks = s->ranks;
@@ -230,7 +228,7 @@ static void share_workers(struct starpu_state *s)
     s->masks = dsf_xcalloc((size_t)ranks * s->mask_words, sizeof(*s->masks));
     for (unsigned r = 0; r < ranks; r++)
         for (unsigned w = 0; w < n; w++)
-            if (ranks <= n ? w * ranks / n == r : r % n == w)
+            if (dsf_exec_works_for(w, n, r, ranks))
                 s->masks[r * s->mask_words + w / 32] |= 1u << w % 32;
 }
 

@@ -31,6 +31,13 @@ unsigned dsf_process_workers(const struct dsf_processes *all, int32_t p,
     return share > 0 ? share : 1;
 }
 
+unsigned dsf_share_of_workers(unsigned all, unsigned n, unsigned i)
+{
+    const uint64_t end = ((uint64_t)i + 1) * all, first = (uint64_t)i * all;
+
+    return (unsigned)((end + n - 1) / n - (first + n - 1) / n);
+}
+
 int32_t dsf_process_node(const struct dsf_processes *all,
                          const struct dsf_machine *machine, int32_t p)
 {

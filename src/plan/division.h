@@ -29,6 +29,9 @@ int32_t dsf_process_of(const struct dsf_processes *all, int32_t rank);
 unsigned dsf_process_workers(const struct dsf_processes *all, int32_t p,
                              unsigned workers);
 
+/* How many of `all` workers group i of n has: each w with w * n / all == i. */
+unsigned dsf_share_of_workers(unsigned all, unsigned n, unsigned i);
+
 /* The node of a process, out of `all`. `machine` NULL: there is one. */
 int32_t dsf_process_node(const struct dsf_processes *all,
                          const struct dsf_machine *machine, int32_t p);

@@ -227,7 +227,7 @@ static void print_memory(const struct dsf_weights *w, const double *budget,
     print_memory_line(w, ntiers, "scratch of workers",
                       (struct amount){ SCRATCH, 0, 0 }, out);
     if (spread_of(w, &(struct amount){ BESIDE, DSFLOW_HOST, 0 }).sum > 0)
-        print_memory_line(w, ntiers, "beside GPUs",
+        print_memory_line(w, ntiers, "beside devices",
                           (struct amount){ BESIDE, 0, 0 }, out);
     print_memory_line(w, ntiers, "total", (struct amount){ TOTAL, 0, 0 }, out);
     if (ntiers > 1)

@@ -197,12 +197,6 @@ struct group *dsf_sim_add_group(struct sim *s, enum dsf_bound kind,
     return group;
 }
 
-/* Those of `all` in group i of n: each w with w * n / all == i. */
-static unsigned members_of(uint64_t all, uint64_t n, unsigned i)
-{
-    return (unsigned)(((i + 1) * all + n - 1) / n - (i * all + n - 1) / n);
-}
-
 static unsigned least(unsigned a, unsigned b)
 {
     return a < b ? a : b;
@@ -228,14 +222,15 @@ static void make_groups(struct sim *s)
     s->ndisks = has(s, DSF_BOUND_DISK, DSF_BOUND_WRITES) ? nodes : 0;
     for (unsigned i = 0; i < s->nworking; i++)
         dsf_sim_add_group(s, DSF_BOUND_WORK,
-                          members_of(spec->workers, s->nworking, i));
+                          dsf_share_of_workers(spec->workers, s->nworking, i));
     s->links = s->ngroups;
     for (unsigned i = 0; i < s->nlinks; i++)
         dsf_sim_add_group(s, DSF_BOUND_LINK, 1);
     dsf_sim_add_wires(s);
     s->hosts = s->ngroups;
     for (unsigned i = 0; i < s->nhosts; i++)
-        dsf_sim_add_group(s, DSF_BOUND_HOST, members_of(cores, s->nhosts, i));
+        dsf_sim_add_group(s, DSF_BOUND_HOST,
+                          dsf_share_of_workers(cores, s->nhosts, i));
     s->disks = s->ngroups;
     for (unsigned i = 0; i < s->ndisks; i++) {
         if (!spec->duplex) {

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "graph/task.h"
+#include "plan/division.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -66,23 +67,23 @@ static void count_swap(struct dsf_rank_weight *rank,
 }
 
 static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,
-                        unsigned workers, const int32_t *node_of,
-                        const struct some *some)
+                        const int32_t *node_of, const struct some *some)
 {
     for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
         const struct dsflow_task_spec *t =
             dsflow_graph_task(g, (dsflow_task_id){ i });
         struct dsf_rank_weight *rank = &w->ranks[owner(w, t->rank)];
-        double flops, moved, scratch;
+        double flops, moved;
+        size_t scratch;
         struct dsf_traffic traffic;
         const dsflow_task_id *preds;
         unsigned k;
 
         if (!is_of(w, some, t->rank))
             continue;
-        scratch = (double)dsf_task_scratch(g, t) * workers;
-        if (scratch > rank->scratch)
-            rank->scratch = scratch;
+        scratch = dsf_task_scratch(g, t);
+        if ((double)scratch > rank->scratch)
+            rank->scratch = (double)scratch;
         if (t->program != DSFLOW_STEP)
             continue;
         k = find_kind(w, NULL, t->op);
@@ -125,14 +126,14 @@ static void make_room(struct dsf_weights *w, unsigned had)
 }
 
 void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
-                      unsigned nranks, unsigned workers, const int32_t *node_of)
+                      unsigned nranks, const int32_t *node_of)
 {
-    dsf_weights_init_some(w, g, nranks, workers, node_of, 0, nranks);
+    dsf_weights_init_some(w, g, nranks, node_of, 0, nranks);
 }
 
 void dsf_weights_init_some(struct dsf_weights *w, struct dsflow_graph *g,
-                           unsigned nranks, unsigned workers,
-                           const int32_t *node_of, unsigned first, unsigned end)
+                           unsigned nranks, const int32_t *node_of,
+                           unsigned first, unsigned end)
 {
     const struct some some = { first, end };
 
@@ -154,12 +155,45 @@ void dsf_weights_init_some(struct dsf_weights *w, struct dsflow_graph *g,
         if (d->tier == DSFLOW_DEVICE)
             rank->role_bytes[d->role] += (double)d->bytes;
     }
-    count_tasks(w, g, workers, node_of, &some);
+    count_tasks(w, g, node_of, &some);
     for (unsigned r = 0; r < nranks; r++) {
         w->ranks[r].peak = w->ranks[r].scratch;
         for (int role = 0; role < DSFLOW_NROLES; role++)
             w->ranks[r].peak += w->ranks[r].role_bytes[role];
     }
+}
+
+static void set_scratch(struct dsf_rank_weight *rank, double bytes)
+{
+    rank->peak += bytes - rank->scratch;
+    rank->scratch = bytes;
+}
+
+/* Every `workers`-th rank from `first` on has the same one. */
+static void share_worker(struct dsf_weights *w, unsigned first, unsigned end,
+                         unsigned workers)
+{
+    const unsigned sharing = (end - first + workers - 1) / workers;
+    double most = 0;
+
+    for (unsigned r = first; r < end; r += workers)
+        if (w->ranks[r].scratch > most)
+            most = w->ranks[r].scratch;
+    for (unsigned r = first; r < end; r += workers)
+        set_scratch(&w->ranks[r], most / sharing);
+}
+
+void dsf_weights_share_workers(struct dsf_weights *w, unsigned first,
+                               unsigned end, unsigned workers)
+{
+    const unsigned n = end - first;
+
+    for (unsigned i = 0; i < n && n <= workers; i++)
+        set_scratch(&w->ranks[first + i],
+                    w->ranks[first + i].scratch *
+                        dsf_share_of_workers(workers, n, i));
+    for (unsigned i = 0; i < workers && n > workers; i++)
+        share_worker(w, first + i, end, workers);
 }
 
 void dsf_weights_place(struct dsf_weights *w, unsigned rank, double device,
@@ -173,7 +207,6 @@ void dsf_weights_place(struct dsf_weights *w, unsigned rank, double device,
     r->peak = device;
     r->scratch = device - r->tier_bytes[DSFLOW_DEVICE];
     r->beside = beside;
-    r->near = near;
 }
 
 void dsf_weights_take(struct dsf_weights *w, unsigned rank,

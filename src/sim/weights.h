@@ -9,8 +9,7 @@ struct dsf_rank_weight {
     double role_bytes[DSFLOW_NROLES]; /* on the device */
     double tier_bytes[DSFLOW_NTIERS]; /* all roles; scratch is beside them */
     double in_tier[DSFLOW_NTIERS][DSFLOW_NROLES]; /* each */
-    double scratch; /* of all its workers, or of its GPU */
-    double near; /* of what the graph has on a device: what is in main memory */
+    double scratch; /* of all its workers, or its part of that of its device */
     double beside;  /* of main memory, for what goes between it and its device */
     double peak;    /* of the device, with scratch: nothing is freed during a
                        step */
@@ -39,20 +38,24 @@ struct dsf_weights {
     uint32_t ndata;
 };
 
-/* What has no home, and tasks of no rank, count for rank 0. `workers` is how
- * many work for each rank; `node_of` as in traffic.h. */
+/* What has no home, and tasks of no rank, count for rank 0. Each rank has one
+ * worker, with its scratch; `node_of` as in traffic.h. */
 void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
-                      unsigned nranks, unsigned workers,
-                      const int32_t *node_of);
+                      unsigned nranks, const int32_t *node_of);
 /* The same of ranks `first` to `end` - 1 of a graph that may have tasks and
  * data of others, too: those weigh nothing. */
 void dsf_weights_init_some(struct dsf_weights *w, struct dsflow_graph *g,
-                           unsigned nranks, unsigned workers,
-                           const int32_t *node_of, unsigned first,
-                           unsigned end);
+                           unsigned nranks, const int32_t *node_of,
+                           unsigned first, unsigned end);
 /* Add what other ranks `first` to `end` - 1 weigh, of the same mesh. */
 void dsf_weights_add_some(struct dsf_weights *w, const struct dsf_weights *of,
                           unsigned first, unsigned end);
+/* Ranks `first` to `end` - 1 have `workers` workers, shared out as an executor
+ * does it: each worker has scratch for the tasks of its rank, or, where there
+ * are more ranks, of those that share it, of which each counts an equal part.
+ */
+void dsf_weights_share_workers(struct dsf_weights *w, unsigned first,
+                               unsigned end, unsigned workers);
 /* The rank takes `device` bytes of its device; `near` bytes of what the graph has
  * there, and `beside` bytes in all, are in main memory. */
 void dsf_weights_place(struct dsf_weights *w, unsigned rank, double device,

@@ -136,14 +136,15 @@ static int pause_at_boundary(struct dsf_run *r, struct dsflow_err *err)
     return status;
 }
 
-/* Memory that was touched stays; looking takes time from the workers: not more
- * than one part in a thousand. */
+/* Memory that was touched stays, and a step touches all; looking takes time
+ * from the workers: not more than one part in a thousand. The first step may
+ * not be over when it is told of. */
 static void find_held(struct dsf_run *r)
 {
     enum { SHARE = 1000 };
     double now = dsf_now();
 
-    if (r->looked > 0 && now - r->looked < SHARE * r->looking)
+    if (r->done > r->first + 2 && now - r->looked < SHARE * r->looking)
         return;
     for (int t = 0; t < DSFLOW_NTIERS; t++) {
         r->held[t] = 0;

@@ -129,8 +129,7 @@ int dsf_planned_make(struct dsf_planned *p,
     return status == DSFLOW_OK ? check_division(p, err) : status;
 }
 
-/* Is there room on virtual devices for what their ranks keep there? What the
- * host reads and writes may be in main memory instead. */
+/* Is there room on virtual devices for what their ranks have there? */
 static int check_virtuals(struct dsf_session *s, struct dsflow_err *err)
 {
     const struct dsf_job_machine *m = &s->job->machine;
@@ -140,8 +139,7 @@ static int check_virtuals(struct dsf_session *s, struct dsflow_err *err)
         double has = (double)m->virtual_memory, left = has;
 
         for (unsigned r = d; r < w->nranks; r += (unsigned)m->virtuals) {
-            double needs = w->ranks[r].tier_bytes[DSFLOW_DEVICE] -
-                           w->ranks[r].role_bytes[DSFLOW_BUFFERS];
+            double needs = w->ranks[r].peak;
 
             if (needs > left)
                 return dsf_job_fail(

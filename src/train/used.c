@@ -96,8 +96,7 @@ static void add_bytes(struct dsf_run *r, struct dsf_used *used)
     used->memory.measured = used->tier[DSFLOW_HOST].measured;
     if (used->gpus == 0)
         used->memory.measured += used->tier[DSFLOW_DEVICE].measured;
-    used->of_neediest.planned =
-        neediest->peak - neediest->scratch + neediest->near;
+    used->of_neediest.planned = neediest->peak;
     used->of_neediest.measured =
         (double)dsflow_exec_resident(r->s.exec, used->neediest, DSFLOW_DEVICE);
     getrusage(RUSAGE_SELF, &usage);

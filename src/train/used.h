@@ -34,7 +34,7 @@ struct dsf_used {
     struct dsf_used_bytes device; /* and this is all that they have there,
                                      scratch included */
     unsigned nranks, neediest;
-    struct dsf_used_bytes of_neediest; /* tensors of that rank on its device */
+    struct dsf_used_bytes of_neediest; /* of that rank on its device */
 };
 
 /* Kinds of tasks that cores did for want of a kernel on the GPU, freed by the

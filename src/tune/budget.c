@@ -96,14 +96,40 @@ static double disk_budget(const struct dsf_job *job,
     return INFINITY; /* dsf_disks_check knows more */
 }
 
-/* As the executor will; a graph that is not whole is left as it is. */
-static void place_on_gpus(const struct dsflow_plan *plan,
-                          struct dsflow_graph *graph, struct dsf_weights *w)
+/* Each process has as many as its ranks need of those it may have: of all whose
+ * ranks are in the graph. */
+static unsigned virtuals_of(const struct dsflow_plan *plan,
+                            const struct dsflow_graph *graph)
 {
-    unsigned gpus = dsf_gpus_of(plan->machine, (int32_t)w->nranks).n;
+    const struct dsf_processes all =
+        dsf_processes_of(plan->machine, plan->nranks);
+    const int32_t most = (int32_t)plan->job->machine.virtuals;
+    unsigned first, end;
+    int32_t n = 0;
+
+    dsf_exec_ranks_of(graph, &first, &end);
+    for (int32_t p = dsf_process_of(&all, (int32_t)first);
+         p <= dsf_process_of(&all, (int32_t)end - 1); p++) {
+        int32_t own =
+            dsf_process_first(&all, p + 1) - dsf_process_first(&all, p);
+
+        n += own < most ? own : most;
+    }
+    return (unsigned)n;
+}
+
+/* As the executor will; a graph that is not whole is left as it is. */
+static void place_on_devices(const struct dsflow_plan *plan,
+                             struct dsflow_graph *graph, struct dsf_weights *w)
+{
+    const struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.workers = plan->workers -
+                                       (unsigned)plan->job->machine.virtuals,
+                            .virtuals = virtuals_of(plan, graph),
+                            .gpus = dsf_gpus_of(plan->machine, plan->nranks).n);
     struct dsf_exec_needs needs;
 
-    if (dsf_exec_needs_find(graph, gpus, plan->workers, &needs, NULL) < 0)
+    if (dsf_exec_needs_find(graph, &options, &needs, NULL) < 0)
         return;
     for (unsigned r = needs.first; r < w->nranks && r < needs.nranks; r++)
         dsf_weights_place(w, r, (double)needs.ranks[r].device,
@@ -112,18 +138,32 @@ static void place_on_gpus(const struct dsflow_plan *plan,
     dsf_exec_needs_fini(&needs);
 }
 
+/* Of the ranks of each process, its cores. */
+static void share_cores(const struct dsflow_plan *plan, struct dsf_weights *w)
+{
+    const struct dsf_processes all =
+        dsf_processes_of(plan->machine, plan->nranks);
+
+    for (int32_t p = 0; p < all.n; p++)
+        dsf_weights_share_workers(w, (unsigned)dsf_process_first(&all, p),
+                                  (unsigned)dsf_process_first(&all, p + 1),
+                                  dsf_process_workers(&all, p, plan->workers));
+}
+
 void dsf_fit_weigh(const struct dsflow_plan *plan,
                    struct dsflow_graph *graph,
                    const struct dsf_machine_model *m, struct dsf_weights *w)
 {
     int32_t *node_of = dsf_rank_nodes(plan->machine, plan->nranks);
 
-    dsf_weights_init(w, graph, (unsigned)plan->nranks,
-                     is_described(plan->machine, m) ? 1 : plan->rank_workers,
-                     node_of);
+    dsf_weights_init(w, graph, (unsigned)plan->nranks, node_of);
     free(node_of);
-    if (plan->machine->gpus > 0)
-        place_on_gpus(plan, graph, w);
+    if (is_described(plan->machine, m))
+        return;
+    if (plan->machine->gpus > 0 || plan->job->machine.virtuals > 0)
+        place_on_devices(plan, graph, w);
+    else
+        share_cores(plan, w);
 }
 
 void dsf_fit_weigh_some(const struct dsflow_plan *plan,
@@ -132,9 +172,11 @@ void dsf_fit_weigh_some(const struct dsflow_plan *plan,
 {
     int32_t *node_of = dsf_rank_nodes(plan->machine, plan->nranks);
 
-    dsf_weights_init_some(w, graph, (unsigned)plan->nranks, plan->rank_workers,
-                          node_of, (unsigned)first, (unsigned)end);
+    dsf_weights_init_some(w, graph, (unsigned)plan->nranks, node_of,
+                          (unsigned)first, (unsigned)end);
     free(node_of);
+    if (plan->machine->gpus == 0)
+        share_cores(plan, w);
 }
 
 void dsf_fit_budgets(const struct dsflow_plan *plan,

@@ -146,7 +146,7 @@ static struct uses uses_of(const struct dsf_setup *s,
 
         add_use(&u, gpus ? "a window on GPUs and nvme" : "a window on nvme",
                 dsf_fit_window(s->plan, s->graph));
-        add_use(&u, "beside GPUs", w->ranks[shortfall->rank].beside);
+        add_use(&u, "beside devices", w->ranks[shortfall->rank].beside);
     }
     return u;
 }

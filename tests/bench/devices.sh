@@ -83,10 +83,10 @@ done
 python3 - "$run" "$work/log" <<'PYTHON'
 import json, re, sys
 rank = json.load(open(sys.argv[1] + "/plan.json"))["ranks"][0]
-planned = rank["peak_bytes"]["device"] - rank["role_bytes"]["scratch"]
+planned = rank["peak_bytes"]["device"]
 records = [json.loads(line) for line in open(sys.argv[1] + "/metrics.jsonl")]
 held = [r for r in records if "peak_bytes" in r][-1]["peak_bytes"]["device"]
-print("memory of the device: %d bytes of tensors, planned %d: %.4f" %
+print("memory of the device: %d bytes, planned %d: %.4f" %
       (held, planned, held / planned))
 PYTHON
 grep "^peak memory" "$work/log" || true

@@ -104,8 +104,7 @@ table() {
 }
 
 # What two steps take on virtual devices, which count what they give, is what the
-# plan says of all ranks, within 2 %. (Of muon it is 7 % less: not all of the room
-# that is planned for its products is asked for.)
+# plan says of all ranks, within 2 %.
 as_planned() {
     name=$1
     shift
@@ -113,12 +112,9 @@ as_planned() {
     planned=$(tr -d ' \n' < run/plan.json | grep -o '"peak_bytes":{"device":[0-9]*' |
         awk -F: '{ sum += $3 } END { print sum }')
     took=$(grep -o '"peak_bytes":{"device":[0-9]*' run/metrics.jsonl | tail -n 1 | cut -d: -f3)
-    [ "$name" != muon ] || near=0.08
-    awk -v a="$took" -v b="$planned" -v near="${near:-0.02}" \
-        'BEGIN { exit !(a > (1 - near) * b && a < (1 + near) * b) }' ||
+    awk -v a="$took" -v b="$planned" 'BEGIN { exit !(a > 0.98 * b && a < 1.02 * b) }' ||
         echo "$name: $took bytes, planned $planned" >> broken
     rm -r run
-    near=
 }
 echo "$rows" | while IFS=: read -r name keys; do
     # shellcheck disable=SC2086

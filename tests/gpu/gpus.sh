@@ -113,7 +113,7 @@ tail -n 1 log | grep -Eq '^dsflow: at or after (the copy of|task) .*: GPU 0: an 
 
 # Times of GPUs that nobody measured are not made up.
 "$dsflow" plan job.toml --set machine.gpus=1 > log 2>&1 || fault "$(cat log)"
-grep -q '^beside GPUs ' log || fault "plan, of main memory: $(cat log)"
+grep -q '^beside devices ' log || fault "plan, of main memory: $(cat log)"
 grep -q 'times are those of cores' log || fault "plan: $(cat log)"
 
 # A large model in tasks of whole micro-batches, on a described GPU.

@@ -97,7 +97,10 @@ static void assert_planned(struct dsflow_graph *g,
     struct dsflow_err err;
     size_t device = 0, host = exec->stage.bytes, used = 0;
 
-    assert_int_equal(dsf_exec_needs_find(g, gpus, 2, &needs, &err), DSFLOW_OK);
+    assert_int_equal(
+        dsf_exec_needs_find(g, &DSFLOW_EXEC_OPTIONS(.gpus = gpus, .workers = 2),
+                            &needs, &err),
+        DSFLOW_OK);
     assert_int_equal(needs.nranks, NRANKS);
     for (unsigned r = 0; r < NRANKS; r++)
         device += needs.ranks[r].device;

@@ -335,7 +335,9 @@ static struct dsf_processes processes_of(const struct training *tr,
 /* Bytes on GPUs that the plan of each process says. */
 static size_t planned_on_gpus(const struct training *tr)
 {
-    const unsigned gpus = (unsigned)tr->trial.job.machine.gpus;
+    const struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.gpus = (unsigned)tr->trial.job.machine.gpus,
+                            .workers = 2);
     const struct dsf_processes all = processes_of(tr, tr->wire);
     size_t bytes = 0;
 
@@ -346,7 +348,7 @@ static size_t planned_on_gpus(const struct training *tr)
 
         must(tr->text, dsf_process_part(&all, p, tr->trial.graph, &part, &err),
              &err);
-        must(tr->text, dsf_exec_needs_find(part.graph, gpus, 2, &needs, &err),
+        must(tr->text, dsf_exec_needs_find(part.graph, &options, &needs, &err),
              &err);
         for (unsigned r = 0; r < needs.nranks; r++)
             bytes += needs.ranks[r].device;

@@ -44,17 +44,14 @@ int __wrap_dsf_machine_model_read(const char *path, struct dsf_machine_model *m,
 }
 
 void __real_dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
-                             unsigned nranks, unsigned workers,
-                             const int32_t *node_of);
+                             unsigned nranks, const int32_t *node_of);
 void __wrap_dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
-                             unsigned nranks, unsigned workers,
-                             const int32_t *node_of);
+                             unsigned nranks, const int32_t *node_of);
 void __wrap_dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
-                             unsigned nranks, unsigned workers,
-                             const int32_t *node_of)
+                             unsigned nranks, const int32_t *node_of)
 {
     asked.weights++;
-    __real_dsf_weights_init(w, g, nranks, workers, node_of);
+    __real_dsf_weights_init(w, g, nranks, node_of);
 }
 
 static int load(void *user, int64_t index, int64_t pos, int64_t n,

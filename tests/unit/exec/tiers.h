@@ -365,13 +365,16 @@ static inline void assert_timeline(struct program *p, struct dsflow_exec *exec)
     free(until);
 }
 
+/* Each rank has as much as the graph says, but for what is in main memory
+ * beside its device. None of the tasks here wants scratch. */
 static inline void assert_memories(struct program *p, struct dsflow_exec *exec)
 {
     for (unsigned rank = 0; rank < NRANKS; rank++) {
         size_t bytes[DSFLOW_NTIERS] = { 0 }, pages[DSFLOW_NTIERS] = { 0 };
 
         for (uint32_t i = 0; i < dsflow_graph_ndata(p->g); i++)
-            if (spec(p, i)->home == (int)rank) {
+            if (spec(p, i)->home == (int)rank &&
+                (exec->ndevices == 0 || exec->place[i] != DSF_PLACE_NEAR)) {
                 bytes[spec(p, i)->tier] += spec(p, i)->bytes;
                 pages[spec(p, i)->tier] += (spec(p, i)->bytes + 4095) / 4096;
             }

@@ -28,7 +28,7 @@ static struct found predict(const char *text)
     plan_trial(&t, text);
     dsf_machine_model_init(&m);
     must(text, dsf_predict(t.plan, t.graph, &m, &p, &err), &err);
-    dsf_weights_init(&w, t.graph, (unsigned)t.plan->nranks, 1, NULL);
+    dsf_weights_init(&w, t.graph, (unsigned)t.plan->nranks, NULL);
     for (unsigned r = 0; r < w.nranks; r++) {
         in += w.ranks[r].in[DSFLOW_HOST];
         out += w.ranks[r].out[DSFLOW_HOST];

@@ -67,7 +67,8 @@ static void each_rank_has_what_is_at_home_there(void **state)
     add(g, &move, 1, DSFLOW_STEP, b, a); /* from rank 0 */
     add(g, &move, 0, DSFLOW_STEP, c, a); /* its own, and of no home */
     add(g, &work, 1, dsflow_graph_add_program(g, "eval"), b, c);
-    dsf_weights_init(&w, g, 2, 3, NULL);
+    dsf_weights_init(&w, g, 2, NULL);
+    dsf_weights_share_workers(&w, 0, 2, 6);
 
     assert_int_equal(w.ntasks, 5);
     assert_int_equal(w.ndata, 3);
@@ -84,6 +85,43 @@ static void each_rank_has_what_is_at_home_there(void **state)
     assert_true(w.moved == 100 && w.kinds[1].moved == 100);
     dsf_weights_fini(&w);
     dsflow_graph_free(g);
+}
+
+/* Scratch of ranks: 50, 20 and 4 bytes of a worker each. */
+static void workers_have_scratch_for_the_ranks_they_work_for(void **state)
+{
+    static const struct {
+        unsigned workers;
+        double scratch[3];
+    } cases[] = {
+        { 3, { 50, 20, 4 } },
+        { 6, { 100, 40, 8 } },
+        { 5, { 100, 40, 4 } }, /* workers 0 and 1, 2 and 3, and 4 */
+        { 2, { 25, 20, 25 } }, /* the first is of ranks 0 and 2 */
+        { 1, { 50 / 3.0, 50 / 3.0, 50 / 3.0 } },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct dsflow_graph *g = dsflow_graph_new();
+        const size_t bytes[] = { 100, 40, 8 };
+        struct dsf_weights w;
+
+        for (int r = 0; r < 3; r++) {
+            dsflow_data_id d = data(g, (const char *[]){ "a", "b", "c" }[r],
+                                    bytes[r], DSFLOW_PARAMS, r);
+
+            add(g, &work, r, DSFLOW_STEP, d, d);
+        }
+        dsf_weights_init(&w, g, 3, NULL);
+        dsf_weights_share_workers(&w, 0, 3, cases[i].workers);
+        for (int r = 0; r < 3; r++) {
+            assert_float_equal(w.ranks[r].scratch, cases[i].scratch[r], 1e-9);
+            assert_float_equal(w.ranks[r].peak,
+                               (double)bytes[r] + cases[i].scratch[r], 1e-9);
+        }
+        dsf_weights_fini(&w);
+        dsflow_graph_free(g);
+    }
 }
 
 static int64_t half(const struct dsflow_op *op, const void *args, unsigned port)
@@ -127,7 +165,7 @@ static void traffic_is_of_wires_and_beside_what_is_dense(void **state)
                                           .data = (dsflow_data_id[]){
                                               out, in[0], in[1], in[2] }));
     add(g, &move, 2, DSFLOW_STEP, in[2], in[0]);
-    dsf_weights_init(&w, g, 3, 1, node_of);
+    dsf_weights_init(&w, g, 3, node_of);
     t = w.ranks[0].traffic;
     assert_true(t.bytes[DSF_WIRES_INSIDE] == 50);
     assert_true(t.bytes[DSF_WIRES_BETWEEN] == 50);
@@ -165,7 +203,7 @@ static void tiers_and_what_moves_between_them_are_apart(void **state)
     add(g, &dsf_op_swap_out, 0, DSFLOW_STEP, slot, home);
     add(g, &dsf_op_swap_in, 0, DSFLOW_STEP, kept, used);
     add(g, &dsf_op_swap_in, 0, dsflow_graph_add_program(g, "eval"), kept, used);
-    dsf_weights_init(&w, g, 1, 1, NULL);
+    dsf_weights_init(&w, g, 1, NULL);
 
     assert_true(w.ranks[0].peak == 50);
     assert_true(w.ranks[0].tier_bytes[DSFLOW_HOST] == 150);
@@ -186,6 +224,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rank_has_what_is_at_home_there),
+        cmocka_unit_test(workers_have_scratch_for_the_ranks_they_work_for),
         cmocka_unit_test(traffic_is_of_wires_and_beside_what_is_dense),
         cmocka_unit_test(tiers_and_what_moves_between_them_are_apart),
     };
