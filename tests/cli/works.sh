@@ -1,8 +1,15 @@
 # works.sh - the table in README.md of what goes with what: each cell is a job that
 # is planned here, on two data ranks; one of each row takes two steps, and as much
-# memory as planned. UPDATE=1 writes the table.
+# memory as planned, in one process and, where there is MPI, in two. UPDATE=1 writes
+# the table.
 . "${srcdir:-.}/tests/cli/lib.sh"
 cd - > /dev/null || exit 99
+mpi=
+# shellcheck source=tests/lib/mpi.sh
+if (. "${srcdir:-.}/tests/lib/mpi.sh"); then
+    . "${srcdir:-.}/tests/lib/mpi.sh"
+    mpi=yes
+fi
 readme=$(cd "${srcdir:-.}" && pwd)/README.md
 machine=$(cd "${srcdir:-.}" && pwd)/examples/machines/h200-8.toml
 cd "$here" || exit 99
@@ -51,7 +58,8 @@ bf16:precision.compute=bf16
 gradients in bf16:precision.compute=bf16 precision.gradients=bf16
 fp16:precision.compute=fp16
 no masters:precision.compute=bf16 precision.master=false
-GPUs:GPUS'
+GPUs:GPUS
+several processes:PROCESSES'
 
 # A plan or a run of these keys; later ones count.
 planned() {
@@ -61,6 +69,7 @@ planned() {
     for key; do
         case $key in
         GPUS) set -- "$@" --machine "$machine" ;;
+        PROCESSES) set -- "$@" -n 2 ;;
         *) set -- "$@" --set "$key" ;;
         esac
         shift
@@ -106,24 +115,34 @@ table() {
 # What two steps take on virtual devices, which count what they give, is what the
 # plan says of all ranks, within 2 %.
 as_planned() {
-    name=$1
-    shift
-    planned run "$@" machine.virtual=2 || { echo "$name: $(cat err)" >> broken; return; }
-    planned=$(tr -d ' \n' < run/plan.json | grep -o '"peak_bytes":{"device":[0-9]*' |
+    name=$1 folder=$2
+    shift 2
+    planned run job.output="$folder" "$@" || { echo "$name: $(cat err)" >> broken; return 1; }
+    planned=$(tr -d ' \n' < "$folder/plan.json" | grep -o '"peak_bytes":{"device":[0-9]*' |
         awk -F: '{ sum += $3 } END { print sum }')
-    took=$(grep -o '"peak_bytes":{"device":[0-9]*' run/metrics.jsonl | tail -n 1 | cut -d: -f3)
+    took=$(grep -o '"peak_bytes":{"device":[0-9]*' "$folder/metrics.jsonl" | tail -n 1 | cut -d: -f3)
     awk -v a="$took" -v b="$planned" 'BEGIN { exit !(a > 0.98 * b && a < 1.02 * b) }' ||
         echo "$name: $took bytes, planned $planned" >> broken
-    rm -r run
 }
+
+# That it is in two processes, each with a device, too, and their checkpoint has the
+# same bytes.
 echo "$rows" | while IFS=: read -r name keys; do
     # shellcheck disable=SC2086
-    as_planned "$name" $keys
-    case $name in onebit_* | zeroone_*)
-        # shellcheck disable=SC2086
-        as_planned "$name, offloaded" $keys offload.optimizer=nvme offload.gradients=cpu
-        ;;
-    esac
+    {
+        as_planned "$name" one $keys machine.virtual=2
+        if [ -n "$mpi" ] &&
+            as_planned "$name, two processes" two $keys machine.virtual=1 PROCESSES; then
+            same one two > differ 2>&1 || true
+            [ ! -s differ ] || echo "$name: $(cat differ)" >> broken
+        fi
+        case $name in onebit_* | zeroone_*)
+            as_planned "$name, offloaded" offloaded $keys machine.virtual=2 \
+                offload.optimizer=nvme offload.gradients=cpu
+            ;;
+        esac
+    }
+    rm -rf one two offloaded
 done
 
 sed '/^<!-- works -->/q' "$readme" > page
