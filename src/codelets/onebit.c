@@ -25,7 +25,7 @@ static double scale_at(const struct dsf_momentum_args *a,
 {
     int64_t chunk = lamb == NULL ? -1 : dsf_chunk_of(&a->coding, 1, i);
 
-    return chunk < 0 ? 1 : lamb[chunk].scale;
+    return chunk < 0 ? 1 : lamb[a->coding.tensors[chunk].number].scale;
 }
 
 /* x in the place of the gradient, from number `i` on; without m, beta1 is 0. */

@@ -89,6 +89,26 @@ static void chunk_sums_cpu(const struct dsflow_call *call)
 DSF_CODELET(chunk_sums, .cpu = chunk_sums_cpu,
             .trials = &dsf_trials_onebit_lamb);
 
+static void tensor_scales_cpu(const struct dsflow_call *call)
+{
+    double *scales = call->bufs[0].ptr;
+
+    for (int64_t k = 0; k < call->bufs[0].elems; k++) {
+        double sum = 0, n = 0;
+
+        for (unsigned i = 1; i < call->nbufs; i++) {
+            const double *in = call->bufs[i].ptr;
+
+            sum += in[2 * k];
+            n += in[2 * k + 1];
+        }
+        scales[k] = n > 0 ? (double)dsf_wire1_scale(sum, (size_t)n) : 0;
+    }
+}
+
+DSF_CODELET(tensor_scales, .cpu = tensor_scales_cpu,
+            .trials = &dsf_trials_onebit_lamb);
+
 static void sum_each_cpu(const struct dsflow_call *call)
 {
     double *out = call->bufs[0].ptr;

@@ -13,9 +13,9 @@ struct dsf_coding dsf_any_signs(uint64_t *state, int64_t *elems)
     static const int64_t blocks[] = { 16, 48, 256 };
     struct dsf_coding c = { .block = blocks[dsf_any(state, 0, 2)] };
     const int32_t n = dsf_any(state, 4, 12), first = dsf_any(state, 1, n - 2);
-    const struct dsf_coded_tensor tensors[] = {
-        { 0, c.block * first - 7 }, { c.block * first, c.block * (n - first) }
-    };
+    const struct dsf_coded_tensor tensors[] = { { 0, c.block * first - 7, 0 },
+                                                { c.block * first,
+                                                  c.block * (n - first), 1 } };
 
     snprintf(c.format, sizeof(c.format), "sign");
     c.coded = *elems = c.block * n;

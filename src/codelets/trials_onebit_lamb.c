@@ -49,10 +49,21 @@ static unsigned make_sums(uint64_t *state, struct dsflow_shape *shapes,
     int64_t blocks = any_united(state, a);
     int64_t first = dsf_any(state, 1, (int32_t)blocks - 1);
 
+    a->by_tensor = a->at.groups > 1 && dsf_any(state, 0, 1);
     shapes[0] = dsf_shape_doubles(2 * a->at.groups);
     shapes[1] = dsf_shape_doubles(first);
     shapes[2] = dsf_shape_doubles(blocks - first);
     return 3;
+}
+
+static unsigned make_scales(uint64_t *state, struct dsflow_shape *shapes)
+{
+    const unsigned n = (unsigned)dsf_any(state, 2, 5);
+
+    shapes[0] = dsf_shape_doubles(dsf_any(state, 1, 12));
+    for (unsigned i = 1; i < n; i++)
+        shapes[i] = dsf_shape_doubles(2 * shapes[0].elems);
+    return n;
 }
 
 static unsigned make_each(uint64_t *state, struct dsflow_shape *shapes)
@@ -187,6 +198,8 @@ static int make_case(const struct dsflow_op *op, uint64_t seed,
         *n = make_send(&state, shapes, args);
     else if (op == &dsf_op_chunk_sums)
         *n = make_sums(&state, shapes, args);
+    else if (op == &dsf_op_tensor_scales)
+        *n = make_scales(&state, shapes);
     else if (op == &dsf_op_sum_each)
         *n = make_each(&state, shapes);
     else if (op == &dsf_op_serve_lamb)

@@ -116,10 +116,10 @@ unsigned dsf_compress_matrices(const struct dsf_unit *unit,
 
     for (unsigned i = 0; i < unit->ntensors; i++)
         if (!unit->tensors[i].vector && n < DSF_CODED_TENSORS)
-            matrices[n++] =
-                (struct dsf_coded_tensor){ unit->tensors[i].offset,
-                                           unit->tensors[i].rows *
-                                               unit->tensors[i].cols };
+            matrices[n++] = (struct dsf_coded_tensor){
+                unit->tensors[i].offset,
+                unit->tensors[i].rows * unit->tensors[i].cols, i
+            };
     return n;
 }
 
@@ -143,7 +143,8 @@ bool dsf_compress_gradient(const struct dsf_job *job,
                                   n, matrices, coding);
 }
 
-void dsf_compress_part(const struct dsf_part *part, struct dsf_coding *coding)
+void dsf_compress_part(const struct dsf_unit *unit, const struct dsf_part *part,
+                       struct dsf_coding *coding)
 {
     struct dsf_coded_tensor matrices[DSF_CODED_TENSORS];
     unsigned n = 0;
@@ -151,10 +152,11 @@ void dsf_compress_part(const struct dsf_part *part, struct dsf_coding *coding)
     dsf_coding_fit(coding, part->block, part->decay);
     for (unsigned i = 0; i < part->nblocks; i++)
         if (part->blocks[i].at_part < part->decay && n < DSF_CODED_TENSORS)
-            matrices[n++] =
-                (struct dsf_coded_tensor){ part->blocks[i].at_part,
-                                           part->blocks[i].rows *
-                                               part->blocks[i].cols };
+            matrices[n++] = (struct dsf_coded_tensor){
+                part->blocks[i].at_part,
+                part->blocks[i].rows * part->blocks[i].cols,
+                dsf_unit_tensor_at(unit, part->blocks[i].at_whole)
+            };
     if (coding->ntensors == 0)
         return;
     dsf_coding_by_tensor(coding, n, matrices);

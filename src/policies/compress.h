@@ -19,7 +19,8 @@ bool dsf_compress_gradient(const struct dsf_job *job,
 
 /* How the gradient of a part is sent, where that of its unit is sent as
  * `coding` says. Each tensor rank has scales of its own pieces of tensors. */
-void dsf_compress_part(const struct dsf_part *part, struct dsf_coding *coding);
+void dsf_compress_part(const struct dsf_unit *unit, const struct dsf_part *part,
+                       struct dsf_coding *coding);
 
 /* The matrices of a unit, at most DSF_CODED_TENSORS, and how many; and how the
  * unit is sent in a format that has a scale for each of them. */

@@ -101,7 +101,7 @@ void dsf_onebit_code_part(const struct dsf_job *job,
             if (at >= 0 && at < of[POSITIONS].elems && rows < b->rows)
                 b->rows = rows > 0 ? rows : 0;
         }
-    dsf_compress_part(&seen, coding);
+    dsf_compress_part(unit, &seen, coding);
 }
 
 uint16_t dsf_onebit_server(const struct dsflow_plan *plan)
@@ -162,9 +162,6 @@ int dsf_onebit_check(const struct dsflow_plan *plan, struct dsflow_err *err)
                                  "none, as momenta are sent,");
     if (plan->reduce_micro)
         return dsf_onebit_refuse(plan, err, "zero", "reduce", "step");
-    if (plan->nparts > 1 && dsf_onebit_lamb_keys(job) != NULL)
-        return dsf_onebit_refuse(plan, err, "mesh", "tensor",
-                                 "1, as all tensors have one scale,");
     if (dsf_job_states(job) != DSFLOW_FP32)
         return dsf_onebit_refuse(plan, err, "precision", "states", "fp32");
     if (!dsf_keeps_masters(job))

@@ -46,8 +46,8 @@ void dsf_onebit_code_part(const struct dsf_job *job,
 int dsf_onebit_decide(struct dsflow_plan *plan, struct dsflow_err *err);
 
 /* For whoever sends signs: errors are kept of groups and of chunks. What takes
- * gradients as they are in all steps, or cuts what has one scale, is refused;
- * so is a key of which `words` say what is expected. */
+ * gradients as they are in all steps is refused; so is a key of which `words`
+ * say what is expected. */
 int dsf_onebit_keep(struct dsflow_plan *plan, struct dsflow_err *err);
 int dsf_onebit_check(const struct dsflow_plan *plan, struct dsflow_err *err);
 int dsf_onebit_refuse(const struct dsflow_plan *plan, struct dsflow_err *err,

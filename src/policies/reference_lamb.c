@@ -190,13 +190,21 @@ void dsf_lamb_keep_mean(struct step *s, unsigned u, dsflow_data_id ratio)
 static dsflow_data_id own_scales(struct step *s, unsigned u)
 {
     const struct dsf_unit *unit = &s->model->units[u];
-    const struct dsf_chunk_scales_args args = { dsf_onebit_coding_of(s, u), 1 };
-    dsflow_data_id sums =
+    const int64_t n = unit->ntensors;
+    const struct dsf_united_args args = {
+        .at = { .coding = dsf_onebit_coding_of(s, u), .groups = n },
+        .all = s->ncoded,
+        .by_tensor = 1,
+    };
+    dsflow_data_id squares =
         square(s, u, s->units[u].states[MOMENTUM], dsf_no_data(), "moments");
-    dsflow_data_id scales = dsf_add_named(
-        s->g, &DSF_DOUBLES(args.coding.ntensors), "own.%s", unit->name);
+    dsflow_data_id sums =
+        dsf_add_named(s->g, &DSF_DOUBLES(2 * n), "tensors.%s", unit->name);
+    dsflow_data_id scales =
+        dsf_add_named(s->g, &DSF_DOUBLES(n), "own.%s", unit->name);
 
-    EMIT(s, &dsf_op_chunk_scales, &args, unit->layer, 0, scales, sums);
+    EMIT(s, &dsf_op_chunk_sums, &args, unit->layer, 0, sums, squares);
+    EMIT(s, &dsf_op_tensor_scales, NULL, unit->layer, 0, scales, sums);
     return scales;
 }
 
@@ -216,12 +224,11 @@ void dsf_lamb_freeze(struct step *s)
     k = 0;
     for (unsigned u = 0; u < n; u++) {
         enum { OWN, TOTAL };
-        const struct dsf_unite_args args = {
-            s->ncoded_tensors, dsf_onebit_coding_of(s, u).ntensors
-        };
+        const struct dsf_unite_args args = { s->ncoded_tensors,
+                                             s->model->units[u].ntensors };
         const int l = s->model->units[u].layer;
 
-        if (args.ntensors > 0)
+        if (s->units[u].grad.errors != NULL)
             EMIT(s, &dsf_op_unite_scales, &args, l, 0, own[k++], total,
                  s->units[u].lamb);
         else

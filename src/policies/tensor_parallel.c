@@ -363,6 +363,15 @@ static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
     return DSFLOW_OK;
 }
 
+/* Is it numbers of a unit, or something that is kept of it whole? */
+static bool is_of_unit(const struct dsf_tensors *s, dsflow_data_id id)
+{
+    const struct dsflow_data_spec *d = dsf_tensor_spec(s, id);
+
+    return d->unit >= 0 && (d->kept == 0 || s->plan->kept.v[d->kept - 1].kind !=
+                                                DSFLOW_KEPT_BY_UNIT);
+}
+
 /* Tasks from the `i`-th on that are replaced together; how many in *n. */
 static int rewrite_tasks(struct dsf_tensors *s, uint32_t i, uint32_t *n,
                          struct dsflow_err *err)
@@ -379,12 +388,12 @@ static int rewrite_tasks(struct dsf_tensors *s, uint32_t i, uint32_t *n,
     *n = 1;
     if (known->rules != NULL)
         return replace(s, task, known, err);
-    if (task->op == &dsf_op_chunk_scales)
+    if (task->op == &dsf_op_chunk_scales || task->op == &dsf_op_chunk_sums)
         return dsf_tensor_scale(s, task, err);
     if (task->op == &dsf_op_reduce)
         return dsf_tensor_sum(s, task, err);
     for (unsigned k = 0; k < task->ndata; k++)
-        if (dsf_tensor_spec(s, task->data[k])->unit >= 0)
+        if (is_of_unit(s, task->data[k]))
             return dsflow_fail(err, DSFLOW_ENOSYS,
                                "tensor_parallel: task %s: it is not known how "
                                "it works on a part of %s",
@@ -407,6 +416,7 @@ static void begin(struct dsf_tensors *s)
     s->part = dsf_xcalloc(plan->model->nunits, sizeof(*s->part));
     s->ntemps = rings * (size_t)s->length;
     s->temps = dsf_xcalloc(s->ntemps, sizeof(*s->temps));
+    dsf_tensor_unite(s);
     s->turn =
         dsf_xcalloc(places * DSF_NPASSES * DSFLOW_NTEMPS, sizeof(*s->turn));
 }
@@ -425,6 +435,7 @@ static void end(struct dsf_tensors *s)
     free(s->part);
     free(s->temps);
     free(s->turn);
+    free(s->before);
 }
 
 /* What of the layers, the model and its tiles does not split in `parts`: its

@@ -60,6 +60,8 @@ struct dsf_tensors {
                                [length] */
     size_t ntemps;
     struct dsf_known_op known[DSF_KNOWN_OPS]; /* by address */
+    int64_t *before, ncoded; /* coded numbers before each part of each unit,
+                                [units][T + 1], and of all (1-bit LAMB) */
     uint32_t *turn; /* [chunks][data ranks][DSF_NPASSES][DSFLOW_NTEMPS] */
 };
 
@@ -113,8 +115,11 @@ void dsf_tensor_share(struct dsf_tensors *s,
 int dsf_tensor_update(struct dsf_tensors *s, uint32_t first, uint32_t *n,
                       struct dsflow_err *err);
 
-/* The scales of chunks are those of parts, of what each has (tensor_signs.c).
- */
+/* The coded numbers of all parts, one behind the other (tensor_signs.c). */
+void dsf_tensor_unite(struct dsf_tensors *s);
+
+/* What is told how a unit is coded and takes squares of its blocks is done for
+ * each part: the scales of its chunks, or what it adds to those of all. */
 int dsf_tensor_scale(struct dsf_tensors *s, const struct dsflow_task_spec *task,
                      struct dsflow_err *err);
 

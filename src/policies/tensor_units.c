@@ -75,16 +75,6 @@ static int cut_ports(struct dsf_tensors *s, const struct dsflow_task_spec *task,
     return status;
 }
 
-/* The tensor of a unit that has element `at`, or is followed by it. */
-static unsigned tensor_at(const struct dsf_unit *unit, int64_t at)
-{
-    unsigned i = 0;
-
-    while (i + 1 < unit->ntensors && unit->tensors[i + 1].offset <= at)
-        i++;
-    return i;
-}
-
 /* What the part has of tensors, each block of it of one. */
 static void describe_part(struct dsf_tensors *s, const struct dsf_part *part,
                           struct dsflow_update_args *args)
@@ -96,7 +86,7 @@ static void describe_part(struct dsf_tensors *s, const struct dsf_part *part,
     args->ntensors = (int32_t)part->nblocks;
     for (unsigned i = 0; i < part->nblocks; i++) {
         const struct dsf_block *b = &part->blocks[i];
-        unsigned t = tensor_at(unit, b->at_whole);
+        unsigned t = dsf_unit_tensor_at(unit, b->at_whole);
 
         args->tensors[i] = (struct dsflow_tensor){
             .at = b->at_part,
@@ -138,6 +128,16 @@ static unsigned part_data(const struct dsf_tensors *s,
     return n;
 }
 
+/* The ports that the task has. */
+static uint32_t ports_of(const struct dsflow_task_spec *task)
+{
+    uint32_t ports = 0;
+
+    for (unsigned i = 0; i < task->ndata && i < 32; i++)
+        ports |= 1u << dsflow_task_port(task, i);
+    return ports;
+}
+
 /* The task on one part of its unit: elements of several places. */
 static void update_part(struct dsf_tensors *s,
                         const struct dsflow_task_spec *task,
@@ -156,6 +156,7 @@ static void update_part(struct dsf_tensors *s,
     set_decay(part, task->op, args);
     like.without = 0;
     does = dsf_tensor_code(s, part, task->op, args, &like.without);
+    like.without &= ports_of(task);
     n = part_data(s, task, part->part, &like.without, data);
     if (does)
         dsf_add_like(s->out, &like, task->op, args,

@@ -134,6 +134,15 @@ int64_t dsf_unit_block(int64_t elems)
     return round_up(elems / 4096 + 1, 1024);
 }
 
+unsigned dsf_unit_tensor_at(const struct dsf_unit *unit, int64_t at)
+{
+    unsigned i = 0;
+
+    while (i + 1 < unit->ntensors && unit->tensors[i + 1].offset <= at)
+        i++;
+    return i;
+}
+
 int32_t dsf_share(int32_t n, int32_t parts, int32_t p, int32_t *first)
 {
     int32_t more = n % parts;

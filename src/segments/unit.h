@@ -105,6 +105,9 @@ float dsf_residual_std(const struct dsflow_layout *layout);
  * pages. The norm is summed by block, so that shards do not change it. */
 int64_t dsf_unit_block(int64_t elems);
 
+/* The tensor of a unit that has element `at`, or is followed by it. */
+unsigned dsf_unit_tensor_at(const struct dsf_unit *unit, int64_t at);
+
 /* What each of T tensor ranks has of a unit: the rows of its heads, its columns
  * of the feed-forward, its rows of the vocabulary; and what all of them need
  * whole, which is a small part of its own (norms, the biases that are added

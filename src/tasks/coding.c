@@ -42,7 +42,8 @@ void dsf_coding_by_tensor(struct dsf_coding *c, unsigned n,
 
         if (from < to)
             c->tensors[c->ntensors++] =
-                (struct dsf_coded_tensor){ from, to - from };
+                (struct dsf_coded_tensor){ from, to - from,
+                                           matrices[i].number };
     }
 }
 

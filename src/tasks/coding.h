@@ -11,9 +11,10 @@
 /* What a key says that names no format. */
 #define DSF_NO_FORMAT "none"
 
-/* Numbers of a unit, from `at` on. */
+/* Numbers of a unit, from `at` on: of its tensor `number`, of which a part of
+ * the unit may have several pieces. */
 struct dsf_coded_tensor {
-    int64_t at, elems;
+    int64_t at, elems, number;
 };
 enum { DSF_CODED_TENSORS = 12 };
 

@@ -16,7 +16,12 @@
  *
  * chunk_sums               { chunks W, sums R, ... }  struct dsf_united_args
  *   double[G][2]: of the blocks of the unit in each chunk the sum, and how many
- *   numbers they have. sums: for each block, in order (chunk_squares).
+ *   numbers they have; by_tensor: in each tensor of the unit, of which there
+ * are G. sums: for each block, in order (chunk_squares).
+ *
+ * tensor_scales            { scales W, sums R, ... }  (no arguments)
+ *   Of each tensor the root of the mean square, as a float: of the sums that
+ *   chunk_sums leaves of the unit, or of its parts; 0 where nothing is coded.
  *
  * sum_each                 { out W, in R, ... }       (no arguments)
  *   out[i] = the sum of in[i], port by port.
@@ -48,7 +53,7 @@
  *   mean = beta mean + (1 - beta) ratio, unless ratio is 1.
  *
  * unite_scales             { own R, total R, lamb RW } struct dsf_unite_args
- *   Of each coded tensor, whose momenta have the root of the mean square own:
+ *   Of each tensor, whose momenta have the root of the mean square own:
  * scale = total / n / own, or 1 where own is 0. Of all, factor = 1. */
 #ifndef DSF_TASKS_ONEBIT_LAMB_ARGS_H
 #define DSF_TASKS_ONEBIT_LAMB_ARGS_H
@@ -57,10 +62,9 @@
 
 #include "tasks/args.h"
 
-/* What is kept of a tensor. `scale` is of the coded tensor of that place, the
- * others are of the tensor of that number. */
+/* What is kept of the tensor of that number. */
 struct dsf_lamb {
-    double scale;
+    double scale;  /* 1 where it is not coded */
     double mean;   /* of its ratios before the freeze, weighted */
     double factor; /* of the last step */
 };
@@ -76,6 +80,7 @@ struct dsf_send_args {
 struct dsf_united_args {
     struct dsf_chunk_args at;
     int64_t before, all, fresh_at;
+    int64_t by_tensor; /* 1: chunks are tensors */
     double beta1, beta2;
 };
 
@@ -97,11 +102,11 @@ struct dsf_mean_args {
 
 struct dsf_unite_args {
     int64_t n;        /* coded tensors of all units */
-    int64_t ntensors; /* of this one */
+    int64_t ntensors; /* of this one, coded or not */
 };
 
-/* The chunk of the block that begins with number `at` of the unit, and which of
- * its coded tensors it is of; -1: it is not coded. */
+/* The chunk of the block that begins with number `at` of the unit, and the
+ * number of its tensor; -1: it is not coded. */
 int64_t dsf_united_chunk(const struct dsf_united_args *a, int64_t at,
                          int64_t *tensor);
 

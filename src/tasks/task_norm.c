@@ -48,7 +48,7 @@ DSF_OP(sum, .summary = "sum of numbers, left to right",
        .direction = DSFLOW_DIR_UPDATE, .comm = DSFLOW_COMM_REDUCE, .repeats = 1,
        .joins = 1,
        DSFLOW_PORTS({ "out", DSFLOW_RW, DSFLOW_FP64 },
-                    { "in", DSFLOW_R, DSFLOW_FP64 }),
+                    { "in", DSFLOW_R, DSFLOW_FP64, .optional = 1 }),
        .check = dsf_ports_check, .cost = dsf_few_cost);
 
 static int clip_check(const struct dsflow_case *c, struct dsflow_err *err)

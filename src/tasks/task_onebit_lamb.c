@@ -70,8 +70,9 @@ int64_t dsf_united_chunk(const struct dsf_united_args *a, int64_t at,
         const struct dsf_coded_tensor *t = &c->tensors[i];
 
         if (at >= t->at && at < t->at + t->elems) {
-            *tensor = i;
-            return (before + at - t->at) * a->at.groups / a->all;
+            *tensor = t->number;
+            return a->by_tensor ? t->number
+                                : (before + at - t->at) * a->at.groups / a->all;
         }
         before += t->elems;
     }
@@ -127,8 +128,17 @@ static int united_check(const struct dsflow_case *c, struct dsflow_err *err)
     const struct dsf_united_args *a = c->args;
     int64_t coded = 0;
 
-    for (int64_t i = 0; i < a->at.coding.ntensors; i++)
-        coded += a->at.coding.tensors[i].elems;
+    for (int64_t i = 0; i < a->at.coding.ntensors; i++) {
+        const struct dsf_coded_tensor *t = &a->at.coding.tensors[i];
+
+        coded += t->elems;
+        if (t->number < 0 ||
+            t->number >= (a->by_tensor ? a->at.groups : DSFLOW_MAX_TENSORS))
+            return dsflow_fail(
+                err, DSFLOW_EINVAL, "%s: a piece of tensor %lld of %lld",
+                c->op->name, (long long)t->number,
+                (long long)(a->by_tensor ? a->at.groups : DSFLOW_MAX_TENSORS));
+    }
     if (a->before < 0 || coded > a->all - a->before || a->at.groups < 1 ||
         a->all > INT64_MAX / a->at.groups)
         return dsflow_fail(err, DSFLOW_EINVAL,
@@ -161,6 +171,24 @@ DSF_OP(chunk_sums,
                     { "sums", DSFLOW_R, DSFLOW_FP64 }),
        .check = chunk_sums_check, .cost = dsf_few_cost);
 
+static int tensor_scales_check(const struct dsflow_case *c,
+                               struct dsflow_err *err)
+{
+    int status = dsf_port_check(c, 0, DSFLOW_FP64, 1, err);
+
+    for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++)
+        status = dsf_port_check(c, i, DSFLOW_FP64, 2 * c->shapes[0].elems, err);
+    return status;
+}
+
+DSF_OP(tensor_scales,
+       .summary = "1-bit LAMB: the scale of the momenta of each tensor",
+       .direction = DSFLOW_DIR_UPDATE, .comm = DSFLOW_COMM_REDUCE, .repeats = 1,
+       .joins = 1,
+       DSFLOW_PORTS({ "scales", DSFLOW_W, DSFLOW_FP64 },
+                    { "sums", DSFLOW_R, DSFLOW_FP64, .optional = 1 }),
+       .check = tensor_scales_check, .cost = dsf_few_cost);
+
 static int sum_each_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
@@ -174,7 +202,7 @@ DSF_OP(sum_each, .summary = "sums of numbers at the same place, left to right",
        .direction = DSFLOW_DIR_UPDATE, .comm = DSFLOW_COMM_REDUCE, .repeats = 1,
        .joins = 1,
        DSFLOW_PORTS({ "out", DSFLOW_W, DSFLOW_FP64 },
-                    { "in", DSFLOW_R, DSFLOW_FP64 }),
+                    { "in", DSFLOW_R, DSFLOW_FP64, .optional = 1 }),
        .check = sum_each_check, .cost = dsf_few_cost);
 
 /* --- serve_lamb ----------------------------------------------------------- */
@@ -373,10 +401,10 @@ static int unite_scales_check(const struct dsflow_case *c,
     const struct dsf_unite_args *a = c->args;
     int status = DSFLOW_OK;
 
-    if (a->ntensors < 0 || a->ntensors > DSF_CODED_TENSORS ||
-        a->n < a->ntensors)
+    if (a->ntensors < 0 || a->ntensors > DSFLOW_MAX_TENSORS ||
+        (dsf_has_port(c, 0) && a->n < 1))
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "unite_scales: %lld tensors of %lld",
+                           "unite_scales: %lld tensors, %lld of all are coded",
                            (long long)a->ntensors, (long long)a->n);
     if (dsf_has_port(c, 0))
         status = dsf_port_check(c, 0, DSFLOW_FP64, a->ntensors, err);

@@ -55,6 +55,7 @@
                                                     OP(chunk_scales) OP(serve) \
                                                         OP(clip_group) OP(send_signs) OP(     \
                                                             chunk_sums)        \
+                                                        OP(tensor_scales)      \
                                                         OP(sum_each) OP(       \
                                                             serve_lamb)        \
                                                         OP(lamb_norms) OP(     \

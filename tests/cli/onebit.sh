@@ -72,6 +72,14 @@ grep -q "^step .* all other steps" plan && grep -q "^freezing .* step 4" plan &&
 [ $? -eq 2 ] && grep -q "onebit_lamb.factor_min 5 is more than onebit_lamb.factor_max 4" err ||
     fault "limits: $(cat err)"
 
+# Its tensors have one scale on tensor ranks, too; a stop goes on with another number of these.
+on_meshes "$lamb --set mesh.tensor=2" "--set mesh.data=2 --set zero.stage=2" \
+    "--set mesh.pipeline=2"
+run apart $lamb --set mesh.tensor=2 --set mesh.data=2 --set job.steps=6
+run apart $lamb --set mesh.data=2 --resume=changed
+grep -q "lamb.*begin" log && fault "what is kept of tensors is not that of whole ones: $(cat log)"
+rm -r apart
+
 # Other groups have other errors.
 run fp32 $one --set batch.groups=2 --set job.steps=11 --resume=changed
 grep -q "has not all errors of 2 groups of micro-batches: they begin as zeroes" log ||

@@ -530,7 +530,8 @@ const char *const mesh_trials[] = {
     "gpt2 " ONEBIT "mesh.data=3 batch.sequences=12 precision.compute=fp16 "
     "compress.params=int8",
 
-    /* States in any memory: what needs all of one has it whole, others pieces. */
+    /* States in any memory: what needs all of one has it whole, others pieces.
+     */
     "gpt2 " ONEBIT "mesh.data=2 zero.stage=2 offload.piece=4KiB " ALL_NVME,
     "llama " ONEBIT "onebit_adam.errors=bf16 mesh.data=2 batch.groups=4 "
     "precision.compute=bf16 offload.share=0.5 offload.piece=4KiB " ALL_CPU,
@@ -558,6 +559,14 @@ const char *const mesh_trials[] = {
     "offload.piece=4KiB " ALL_NVME,
     "gpt2 " ONEBIT "mesh.tensor=2 mesh.sequence=2 batch.tile=16 zero.stage=2 "
     "precision.compute=bf16",
+    "gpt2 " ONEBIT_LAMB "optimizer.lr=1e-6 mesh.tensor=2 mesh.data=2 "
+    "zero.stage=2 batch.groups=4 offload.piece=4KiB " ALL_NVME,
+    "llama " ONEBIT_LAMB "optimizer.lr=1e-6 mesh.tensor=4 mesh.data=2 "
+    "zero.stage=3 zero.keep=0 batch.groups=8 model.tied=true "
+    "onebit_lamb.errors=bf16 compress.block=48",
+    "gpt2 " ONEBIT_LAMB "optimizer.lr=1e-6 onebit_lamb.freeze_step=2 "
+    "mesh.tensor=2 mesh.pipeline=2 mesh.sequence=2 batch.tile=16 "
+    "optimizer.clip=0.05 precision.compute=bf16",
     "llama " ZEROONE "optimizer.lr=1e-6 mesh.tensor=2 mesh.data=2 "
     "zeroone_adam.errors=bf16 compress.block=48",
     "gpt2 " ZEROONE "mesh.tensor=2 mesh.data=2 mesh.pipeline=2 "

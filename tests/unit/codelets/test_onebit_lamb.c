@@ -69,7 +69,8 @@ static struct dsf_coding coding(int u)
     struct dsf_coded_tensor t[2];
 
     for (int i = 0; i < ntensors[u]; i++)
-        t[i] = (struct dsf_coded_tensor){ tensor(u, i).at, tensor(u, i).cols };
+        t[i] =
+            (struct dsf_coded_tensor){ tensor(u, i).at, tensor(u, i).cols, i };
     return signs_of((unsigned)ntensors[u], t, N / 2);
 }
 
@@ -122,18 +123,33 @@ static void warm(struct model *x, struct dsflow_control *control, int u)
         (struct dsflow_buf[]){ c, doubles_of(ratio, ntensors[u]), p, m, v });
 }
 
+/* Of each of `n` tensors, of what these blocks add to them. */
+static void sum_tensors(const struct dsf_coding *of, int n, int64_t blocks,
+                        double *squares, double *sums)
+{
+    const struct dsf_united_args a = { .at = { .coding = *of, .groups = n },
+                                       .all = N,
+                                       .by_tensor = 1 };
+
+    run(&dsf_codelet_chunk_sums, &a, 2,
+        (struct dsflow_buf[]){ doubles_of(sums, (int64_t)2 * n),
+                               doubles_of(squares, blocks) });
+}
+
 static void freeze(struct model *x)
 {
-    double sums[N / 2 / BLOCK], own[UNITS][2], total = 0;
+    double squares[N / 2 / BLOCK], sums[4], own[UNITS][2], total = 0;
 
     memcpy(x->fresh, x->v, sizeof(x->v));
     for (int u = 0; u < UNITS; u++) {
-        const struct dsf_chunk_scales_args a = { coding(u), 1 };
+        const struct dsf_coding of = coding(u);
 
-        square(u, 1, x->m + at_of[u], NULL, sums);
-        run(&dsf_codelet_chunk_scales, &a, 2,
-            (struct dsflow_buf[]){ doubles_of(own[u], ntensors[u]),
-                                   doubles_of(sums, N / 2 / BLOCK) });
+        square(u, 1, x->m + at_of[u], NULL, squares);
+        sum_tensors(&of, ntensors[u], N / 2 / BLOCK, squares, sums);
+        run(&dsf_codelet_tensor_scales, NULL, 2,
+            (struct dsflow_buf[]){
+                doubles_of(own[u], ntensors[u]),
+                doubles_of(sums, (int64_t)2 * ntensors[u]) });
         for (int i = 0; i < ntensors[u]; i++)
             total += own[u][i];
     }
@@ -376,7 +392,7 @@ static void chunks_go_through_all_units(void **state)
         .before = 64,
         .all = 400
     };
-    const struct dsf_coded_tensor of[] = { { 0, 100 }, { 109, 163 } };
+    const struct dsf_coded_tensor of[] = { { 0, 100, 0 }, { 109, 163, 1 } };
     int64_t elems[3] = { 0 }, tensor_of, last = 0;
 
     dsf_coding_by_tensor(&a.at.coding, 2, of);
@@ -395,6 +411,39 @@ static void chunks_go_through_all_units(void **state)
     assert_int_equal(elems[2], 48); /* and 80 behind */
 }
 
+/* Of two tensors in three pieces, which two parts have, and of a third that is
+ * not coded. */
+static void scales_of_parts_are_those_of_whole_tensors(void **state)
+{
+    const struct dsf_coded_tensor of[] = { { 0, 96, 0 }, { 96, 96, 1 } };
+    const struct dsf_coded_tensor left[] = { { 0, 32, 0 },
+                                             { 32, 32, 0 },
+                                             { 64, 48, 1 } };
+    const struct dsf_coded_tensor right[] = { { 0, 32, 0 }, { 32, 48, 1 } };
+    const struct dsf_coding whole = signs_of(2, of, 192);
+    const struct dsf_coding parts[] = { signs_of(3, left, 112),
+                                        signs_of(2, right, 80) };
+    double squares[12], cut[12], sums[6], own[2][6], scales[3], same[3];
+
+    for (int b = 0; b < 12; b++)
+        squares[b] = b * b + 1;
+    memcpy(cut, squares, 4 * sizeof(*cut));
+    memcpy(cut + 4, squares + 6, 3 * sizeof(*cut));
+    memcpy(cut + 7, squares + 4, 2 * sizeof(*cut));
+    memcpy(cut + 9, squares + 9, 3 * sizeof(*cut));
+    sum_tensors(&whole, 3, 12, squares, sums);
+    sum_tensors(&parts[0], 3, 7, cut, own[0]);
+    sum_tensors(&parts[1], 3, 5, cut + 7, own[1]);
+    run(&dsf_codelet_tensor_scales, NULL, 2,
+        (struct dsflow_buf[]){ doubles_of(scales, 3), doubles_of(sums, 6) });
+    run(&dsf_codelet_tensor_scales, NULL, 3,
+        (struct dsflow_buf[]){ doubles_of(same, 3), doubles_of(own[0], 6),
+                               doubles_of(own[1], 6) });
+    assert_memory_equal(scales, same, sizeof(scales));
+    assert_true(fabs(scales[0] * scales[0] * 96 - 61) < 1e-4);
+    assert_true(scales[2] == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,6 +452,7 @@ int main(void)
         cmocka_unit_test(all_instructions_give_the_same_bits),
         cmocka_unit_test(what_is_skipped_changes_nothing),
         cmocka_unit_test(chunks_go_through_all_units),
+        cmocka_unit_test(scales_of_parts_are_those_of_whole_tensors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -224,6 +224,42 @@ static void lamb_has_a_step_that_freezes(void **state)
     end_trial(&t);
 }
 
+/* On tensor ranks, too, all tensors have one scale, and chunks go through all
+ * parts of all units. */
+static void chunks_of_lamb_go_through_all_parts(void **state)
+{
+    int64_t next = 0, all = 0;
+    unsigned nsent = 0, nserved = 0;
+    struct trial t;
+
+    plan_trial_until(&t,
+                     "gpt2 " LAMB "mesh.tensor=2 mesh.data=2 batch.groups=2 "
+                     "model.width=128",
+                     "tensor_parallel");
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
+        const struct dsflow_task_spec *k =
+            dsflow_graph_task(t.graph, (dsflow_task_id){ i });
+        const struct dsf_united_args *a = k->args;
+        const struct dsf_send_args *sent = k->args;
+
+        if (k->op == &dsf_op_send_signs) {
+            all = nsent++ == 0 ? sent->all : all;
+            assert_int_equal(sent->all, all);
+        }
+        if (k->op != &dsf_op_chunk_sums || a->by_tensor)
+            continue;
+        assert_int_equal(a->all, all);
+        assert_int_equal(a->before, next);
+        for (int64_t j = 0; j < a->at.coding.ntensors; j++)
+            next += a->at.coding.tensors[j].elems;
+        nserved++;
+    }
+    assert_int_equal(next, all);
+    assert_int_equal(nsent, 2 * nserved);
+    assert_true(nserved > t.model.nunits);
+    end_trial(&t);
+}
+
 /* What one rank of each unit reads of the others, of sums of blocks: four
  * doubles for each tensor, or the next power of two. */
 static double bytes_of_sums(const struct trial *t, int n)
@@ -350,6 +386,7 @@ int main(void)
         cmocka_unit_test(positions_beyond_the_sequence_are_not_coded),
         cmocka_unit_test(parts_have_scales_of_their_own),
         cmocka_unit_test(lamb_has_a_step_that_freezes),
+        cmocka_unit_test(chunks_of_lamb_go_through_all_parts),
         cmocka_unit_test(groups_are_clipped_by_their_own_norms),
         cmocka_unit_test(offloaded_states_are_in_pieces_but_for_the_momentum),
         cmocka_unit_test(bytes_of_lamb_are_those_of_adam_and_sums),
