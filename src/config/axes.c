@@ -75,9 +75,11 @@ static const struct dsflow_option others[DSF_MESH_KEYS] = {
                          "sent to the queries, and gradients of them come "
                          "back; heads: for attention each rank is given all "
                          "tokens of its heads, and gives the results back; "
-                         "auto: heads, where these ranks are on several nodes, "
-                         "have as many heads each, and would receive half as "
-                         "many bytes more of keys. No bits depend on it",
+                         "auto: what is predicted to be faster; with more than "
+                         "64 ranks heads, where those that share sequences "
+                         "are on several nodes, have as many heads each, and "
+                         "would receive half as many bytes more of keys. No "
+                         "bits depend on it",
                          "mesh.sequence >= 2"),
     DSFLOW_OPTION_AUTO(MESH, key_slots, "\"auto\"", 1, 1024,
                        "buffers of keys and values of other ranks that a rank "

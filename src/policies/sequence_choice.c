@@ -1,5 +1,6 @@
 /* sequence_choice.c - how ranks that share sequences share attention: by keys
- * or by heads, as the job says, or where that is "auto".
+ * or by heads, as the job says, or where that is "auto". (Jobs
+ * of few ranks are planned both ways before, see tune/tunables.c.)
  *
  * Keys are sent to whoever sees them, in few large pieces, and behind compute
  * where links are as fast as those within a node. So heads are taken where

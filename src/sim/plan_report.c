@@ -29,14 +29,12 @@ static void print_shares(const struct dsflow_plan *plan, FILE *out)
     if (heads && s->imbalance > 1)
         fprintf(out, ": a rank has up to %.2f times an even share",
                 s->imbalance);
-    if (s->chosen && s->heads > 0 && s->imbalance > 1)
+    if (!heads && s->heads > 0 && s->imbalance > 1)
         fprintf(out,
-                "; not by heads, of which a rank would have up to %.2f times "
-                "an even share",
+                "; by heads a rank would have up to %.2f times an even share",
                 s->imbalance);
-    else if (s->chosen && s->heads > 0)
-        fprintf(out, "; %s a rank receives %s, by %s %s",
-                heads || s->far ? "so" : "within a node,",
+    else if (s->heads > 0)
+        fprintf(out, "; so a rank receives %s, by %s %s",
                 dsf_size_text(heads ? s->heads : s->keys).s,
                 heads ? "keys" : "heads",
                 dsf_size_text(heads ? s->keys : s->heads).s);

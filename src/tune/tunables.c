@@ -294,6 +294,22 @@ static void list_other_order(struct dsf_changes *c)
                         dsf_xstrdup(layers ? "micro_major" : "layer_major"));
 }
 
+/* Keys first: they are in few large pieces. */
+static void list_sequence_kinds(struct dsf_changes *c)
+{
+    dsf_changes_add(c, dsf_xstrdup("auto"), dsf_xstrdup("keys"));
+    dsf_changes_add(c, dsf_xstrdup("auto"), dsf_xstrdup("heads"));
+}
+
+static void list_other_sequence_kind(struct dsf_changes *c)
+{
+    bool heads = c->plan->shares.kind == DSF_SEQUENCE_HEADS;
+
+    if (c->plan->nsequence > 1)
+        dsf_changes_add(c, dsf_xstrdup(heads ? "heads" : "keys"),
+                        dsf_xstrdup(heads ? "keys" : "heads"));
+}
+
 static void list_shares(struct dsf_changes *c)
 {
     for (int hundredths = 0; hundredths <= 100; hundredths++)
@@ -336,6 +352,11 @@ static const struct dsf_tunable last_rows[] = {
     { .key = "batch.order", .reason = DSF_REASON_ORDER,
       .open = "batch.order = auto and offload.params = nvme",
       .values = list_orders, .cost = 1, .better = list_other_order },
+    { .key = "mesh.sequence_kind", .reason = DSF_REASON_MOVING,
+      .open = "mesh.sequence_kind = auto and mesh.sequence >= 2",
+      .most_ranks = 64,
+      .values = list_sequence_kinds, .cost = 2,
+      .better = list_other_sequence_kind },
     { .key = "offload.share", .reason = DSF_REASON_DISK, .how = &share,
       .open = "offload.share = auto and offload.optimizer != none",
       .values = list_shares, .most = true, .better = dsf_list_tries },
@@ -393,10 +414,21 @@ const struct dsf_tunable *dsf_tunables_find(const struct dsf_tunables *t,
     return NULL;
 }
 
+static double ranks_of(const struct dsf_job *job)
+{
+    double ranks = 1;
+
+    for (unsigned i = 0; dsflow_axis_at(i) != NULL; i++)
+        ranks *= (double)job->mesh.size[i];
+    return ranks;
+}
+
 bool dsf_tunable_is_open(const struct dsf_tunable *row,
                          const struct dsf_job *job)
 {
-    return row->open[0] != '\0' && dsf_job_is(job, row->open);
+    return row->open[0] != '\0' &&
+           (row->most_ranks == 0 || ranks_of(job) <= row->most_ranks) &&
+           dsf_job_is(job, row->open);
 }
 
 bool dsf_tunables_any_open(const struct dsf_job *job)

@@ -52,6 +52,7 @@ struct dsf_tunable {
     bool narrows;           /* numbers are rounded to fewer bits */
     char
         open[100]; /* when it is to be filled in (config/when.h); "": never … */
+    int32_t most_ranks; /* … and not with more ranks; 0: with any number */
     dsf_list_fn values; /* … with one of these; the first does least */
     uint8_t cost; /* rank of what another value costs: searches vary first what
                      costs least */

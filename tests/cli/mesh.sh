@@ -74,14 +74,16 @@ shared() {
         fault "no plan by $kind: $(cat out)"
     grep -q "$kind" out || fault "by $kind: $(grep stretch out)"
 }
-shared "keys of other ranks [0-9]* tiles at a time; within a node, a rank receives [0-9.]* [KM]iB, by heads [0-9.]* [KM]iB"
+shared "keys of other ranks [0-9]* tiles at a time; so a rank receives [0-9.]* [KM]iB, by heads [0-9.]* [KM]iB" \
+    --set mesh.sequence_kind=keys
 shared "attention by heads" --set mesh.sequence_kind=heads
 shared "attention by heads: a rank has up to 1.50 times an even share" \
     --set mesh.sequence=3 --set batch.sequence=48 --set mesh.sequence_kind=heads
-shared "not by heads, of which a rank would have up to 1.50 times an even share" \
-    --set mesh.sequence=3 --set batch.sequence=48
+shared "by heads a rank would have up to 1.50 times an even share" \
+    --set mesh.sequence=3 --set batch.sequence=48 --set mesh.sequence_kind=keys
 "$dsflow" plan job.toml --set mesh.sequence=4 --json 2> /dev/null |
-    grep -q '"kind": "keys"' || fault "no kind in the plan as JSON"
+    grep -Eq '"kind": "(keys|heads)"' || fault "no kind in the plan as JSON"
+shared "mesh.sequence_kind=[a-z]*: the fastest of 2 that fit"
 
 # Parts of tensors: other sums, so nearly the same loss, and the same bits for
 # the same number of parts.

@@ -179,6 +179,13 @@ static void what_is_auto_has_values(void **state)
                 "batch.order=layer_major batch.order=micro_major ");
     assert_open("gpt2 offload.optimizer=cpu offload.share=auto",
                 "offload.share", "offload.share=0 offload.share=0.01 ");
+    assert_open("gpt2 mesh.sequence=2", "mesh.sequence_kind",
+                "mesh.sequence_kind=keys mesh.sequence_kind=heads ");
+    assert_open("gpt2", "mesh.sequence_kind", "");
+    assert_open("gpt2 mesh.sequence=8 mesh.pipeline=4 mesh.data=4",
+                "mesh.sequence_kind", "");
+    assert_open("gpt2 mesh.sequence=2 mesh.sequence_kind=keys",
+                "mesh.sequence_kind", "");
     assert_open("gpt2", "batch.micro", "");
     assert_open("gpt2", "batch.order", "");
     assert_open("gpt2", "offload.share", "");
