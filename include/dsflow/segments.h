@@ -245,6 +245,12 @@ struct dsflow_mlp_args {
  * head.backward_columns    { x R, norm R?, weight R, batch R, sums R, dx W,
  *                            dnorm W?, grad RW, norm_grad RW?, control R? }
  *   All gradients; of a part, dx of its columns and the gradient of its matrix.
+ * head.backward_input_columns { x R, norm R?, weight R, batch R, sums R, dx W,
+ *                            dnorm W?, control R? }
+ * head.backward_weight_columns { x R, norm R?, weight R, batch R, sums R,
+ *                            dnorm R?, grad RW, norm_grad RW?, control R? }
+ *   The same in two tasks, each with the logits once more: the same bits. Plans
+ *   for many workers have these.
  *
  * A part has columns first .. first + tile.vocab of `whole`. Those from `whole`
  * on, fewer than 64, are padding where ranks are GPUs: rows of zeroes in W, and no

@@ -30,12 +30,13 @@ struct work {
     float *tops;
 };
 
-static struct work begin(const struct dsflow_call *call, bool back)
+/* Of forward, or back; then with the gradient of the matrix, or without. */
+static struct work begin(const struct dsflow_call *call, bool back, bool weight)
 {
     const struct dsf_head_columns_args *a = call->args;
     const struct dsflow_buf *x = &call->bufs[DSFLOW_HEAD_X];
     const struct dsf_head_columns_room at = dsf_head_columns_room(
-        a, x->dtype, back ? call->bufs[DSFLOW_HEAD_GRAD].dtype : DSFLOW_FP32,
+        a, x->dtype, weight ? call->bufs[DSFLOW_HEAD_GRAD].dtype : DSFLOW_FP32,
         back);
     char *room = call->scratch;
     struct work w = {
@@ -152,7 +153,7 @@ static void find_loss(const struct dsflow_call *call,
 
 static void forward_cpu(const struct dsflow_call *call)
 {
-    const struct work w = begin(call, false);
+    const struct work w = begin(call, false, false);
     const bool whole = w.head->norm_w >= 0;
     struct dsflow_head_stats *stats =
         call->bufs[whole ? DSFLOW_HEAD_SUMS : DSFLOW_HEAD_STATS].ptr;
@@ -217,68 +218,103 @@ static void find_gradients(const struct work *w, size_t first, size_t n)
     }
 }
 
-static void backward_cpu(const struct dsflow_call *call)
+/* Gradients of what enters, of parameters, or both: from the same logits. */
+struct wanted {
+    bool input, weight;
+};
+
+static void back_cpu(const struct dsflow_call *call, struct wanted wanted)
 {
-    const struct work w = begin(call, true);
+    const struct work w = begin(call, true, wanted.weight);
     const struct dsflow_head_args *a = w.head;
     const bool part = a->norm_w < 0;
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_HEAD_NORM, a);
     const struct dsf_extent matrix = { a->w, w.words * w.width };
-    float *dx = dsf_floats(call, DSFLOW_HEAD_DX);
-    float *dnormed = part ? dx : w.c.wide, beta;
-    float *grad = dsf_gradient_but(call, DSFLOW_HEAD_GRAD, &matrix, 1, &beta);
+    float *dx = wanted.input ? dsf_floats(call, DSFLOW_HEAD_DX) : NULL;
+    float *dnormed = part ? dx : w.c.wide, *grad = NULL, beta = 0;
 
+    if (wanted.weight)
+        grad = dsf_gradient_but(call, DSFLOW_HEAD_GRAD, &matrix, 1, &beta);
     for (size_t j = 0; j < w.words; j += w.columns) {
         const size_t n = dsf_least(w.words - j, w.columns);
 
         find_gradients(&w, j, n);
-        dsf_gemm(0, 0, w.rows, w.width, n, w.logits, n, matrix_at(&w, j),
-                 w.width, j > 0, dnormed, w.width);
-        dsf_gemm(1, 0, n, w.width, w.rows, w.logits, n, w.xn, w.width, beta,
-                 grad + a->w + j * w.width, w.width);
+        if (wanted.input)
+            dsf_gemm(0, 0, w.rows, w.width, n, w.logits, n, matrix_at(&w, j),
+                     w.width, j > 0, dnormed, w.width);
+        if (wanted.weight)
+            dsf_gemm(1, 0, n, w.width, w.rows, w.logits, n, w.xn, w.width, beta,
+                     grad + a->w + j * w.width, w.width);
     }
-    if (part)
-        return;
-    dsf_norm_backward(&norm, dsf_floats(call, DSFLOW_HEAD_X), dnormed, NULL, dx,
-                      dsf_floats(call, DSFLOW_HEAD_DNORM), w.rows);
-    dsf_norm_gradient(dsf_gradient(call, DSFLOW_HEAD_NORM_GRAD), a->norm_w,
-                      a->norm_b, dsf_floats(call, DSFLOW_HEAD_DNORM), w.width);
+    if (wanted.input && !part)
+        dsf_norm_backward(&norm, dsf_floats(call, DSFLOW_HEAD_X), dnormed, NULL,
+                          dx, dsf_floats(call, DSFLOW_HEAD_DNORM), w.rows);
+    if (wanted.weight && !part)
+        dsf_norm_gradient(dsf_gradient(call, DSFLOW_HEAD_NORM_GRAD), a->norm_w,
+                          a->norm_b, dsf_floats(call, DSFLOW_HEAD_DNORM),
+                          w.width);
 }
 
-static void backward_narrow(const struct dsflow_call *call)
+/* What has been summed of gradients of what enters, in fp32, leaves. */
+static void input_leaves(const struct work *w, bool part)
 {
-    const struct work w = begin(call, true);
+    const struct dsflow_call *call = w->call;
+    const struct dsf_narrow_norm norm =
+        DSF_NARROW_NORM_OF(call, DSFLOW_HEAD_NORM, w->head);
+
+    if (part)
+        dsf_product_leaves(&w->c, call, DSFLOW_HEAD_DX, NULL, NULL, w->rows,
+                           w->width);
+    else
+        dsf_normed_leaves(&w->c, call, DSFLOW_HEAD_DX, &norm,
+                          dsf_halves(call, DSFLOW_HEAD_X), NULL,
+                          dsf_floats(call, DSFLOW_HEAD_DNORM), w->rows);
+}
+
+static void back_narrow(const struct dsflow_call *call, struct wanted wanted)
+{
+    const struct work w = begin(call, true, wanted.weight);
     const struct dsflow_head_args *a = w.head;
     const bool part = a->norm_w < 0;
-    const struct dsf_narrow_norm norm =
-        DSF_NARROW_NORM_OF(call, DSFLOW_HEAD_NORM, a);
     const struct dsf_extent matrix = { a->w, w.words * w.width };
-    const struct dsf_gradient grad =
-        dsf_gradient_on(call, DSFLOW_HEAD_GRAD, &matrix, 1);
-    float *dx = part ? dsf_product_at(&w.c, call, DSFLOW_HEAD_DX) : w.c.wide;
-    struct dsf_gradient norm_grad;
+    struct dsf_gradient grad = { 0 }, norm_grad;
+    float *dx = w.c.wide;
 
+    if (wanted.weight)
+        grad = dsf_gradient_on(call, DSFLOW_HEAD_GRAD, &matrix, 1);
+    if (wanted.input && part)
+        dx = dsf_product_at(&w.c, call, DSFLOW_HEAD_DX);
     for (size_t j = 0; j < w.words; j += w.columns) {
         const size_t n = dsf_least(w.words - j, w.columns);
         const struct dsf_projection p = { &w.c, w.rows, w.width, n };
 
         find_gradients(&w, j, n);
-        dsf_projection_input(&p, w.logits, n, matrix_at(&w, j), j > 0, dx);
-        dsf_projection_weight(&p, w.logits, n, w.xn, &grad,
-                              a->w + (int64_t)(j * w.width));
+        if (wanted.input)
+            dsf_projection_input(&p, w.logits, n, matrix_at(&w, j), j > 0, dx);
+        if (wanted.weight)
+            dsf_projection_weight(&p, w.logits, n, w.xn, &grad,
+                                  a->w + (int64_t)(j * w.width));
     }
-    if (part) {
-        dsf_product_leaves(&w.c, call, DSFLOW_HEAD_DX, NULL, NULL, w.rows,
-                           w.width);
+    if (wanted.input)
+        input_leaves(&w, part);
+    if (!wanted.weight || part)
         return;
-    }
-    dsf_normed_leaves(&w.c, call, DSFLOW_HEAD_DX, &norm,
-                      dsf_halves(call, DSFLOW_HEAD_X), NULL,
-                      dsf_floats(call, DSFLOW_HEAD_DNORM), w.rows);
     norm_grad = dsf_gradient_on(call, DSFLOW_HEAD_NORM_GRAD, NULL, 0);
     dsf_gradient_norm(&norm_grad, a->norm_w, a->norm_b,
                       dsf_floats(call, DSFLOW_HEAD_DNORM), w.width);
 }
 
-DSF_BY_TYPE(head_backward_columns, DSFLOW_HEAD_X, backward)
-DSF_SEGMENT_CODELET(head_backward_columns, head_backward_columns_cpu);
+/* A codelet of the backward pass. */
+#define BACKWARD(name, ...)                                                    \
+    static void name##_cpu(const struct dsflow_call *call)                     \
+    {                                                                          \
+        if (dsf_has_narrow(call, DSFLOW_HEAD_X))                               \
+            back_narrow(call, (struct wanted){ __VA_ARGS__ });                 \
+        else                                                                   \
+            back_cpu(call, (struct wanted){ __VA_ARGS__ });                    \
+    }                                                                          \
+    DSF_SEGMENT_CODELET(name, name##_cpu)
+
+BACKWARD(head_backward_columns, .input = true, .weight = true);
+BACKWARD(head_backward_input_columns, .input = true);
+BACKWARD(head_backward_weight_columns, .weight = true);

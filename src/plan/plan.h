@@ -54,6 +54,7 @@ struct dsflow_plan {
     int32_t nslices; /* 0: the head works on whole tiles */
     int32_t head_columns;   /* of the vocabulary, whose logits are there at a
                                time;   0: those of all that a rank has */
+    bool head_apart; /* gradients of its matrix are then tasks of their own */
     int32_t sequence_tiles; /* of a sequence; 1 where a tile has whole ones */
     int32_t key_tiles; /* whose keys and values stand in a buffer (key_tiles.h)
                         */

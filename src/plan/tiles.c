@@ -6,6 +6,8 @@
 #include "config/when.h"
 #include "plan/stretch.h"
 
+#include <math.h>
+
 static int64_t div_up(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
@@ -111,6 +113,32 @@ static void cut_sequences(struct dsflow_plan *plan, int64_t rows)
                      length, rows);
 }
 
+/* With columns of the head at a time: are gradients of its matrix tasks of
+ * their own? Then logits are computed three times and not twice; but of what
+ * tiles do one after the other, as all add to that gradient, there are two
+ * products and not three. Both are estimated, in products of the head over all
+ * tokens: by what workers have to do, and by what is done in a row, in front of
+ * which is a micro-batch forward, and behind it one back where its tasks wait
+ * for these. */
+static bool head_apart(const struct dsflow_plan *plan)
+{
+    const struct dsf_model *model = plan->model;
+    const double workers = plan->rank_workers;
+    const double beside = workers < plan->ntiles ? workers : plan->ntiles;
+    const double head = (double)model->dims.vocab * (double)model->dims.width;
+    double layers = (double)model->params - (model->tied ? 1 : 2) * head;
+    double forward, together, apart;
+
+    for (int32_t l = 0; l < model->layers; l++)
+        layers += dsf_model_keys(model, l, plan->sequence) *
+                  (double)model->dims.heads * (double)model->dims.head_dim;
+    layers /= head * plan->nstages;
+    forward = layers / plan->micro_steps / beside;
+    together = fmax((3 * layers + 4) / workers, 3 + 3 * forward);
+    apart = fmax((3 * layers + 5) / workers, 2 + forward);
+    return apart < together;
+}
+
 void dsf_plan_cut_tiles(struct dsflow_plan *plan)
 {
     const int64_t tile = plan->job->batch.tile;
@@ -127,6 +155,7 @@ void dsf_plan_cut_tiles(struct dsflow_plan *plan)
                  plan->tiles[t].rows / plan->tiles[t].nseq, most);
     plan->nslices = plan->ntiles - n > n ? plan->ntiles - n : 0;
     plan->ntiles = n;
+    plan->head_apart = plan->head_columns > 0 && head_apart(plan);
 }
 
 struct dsf_head_tiles dsf_plan_head_tiles(const struct dsflow_plan *plan)

@@ -257,8 +257,11 @@ static struct ops ops_of(const struct step *s,
 
     if (s->plan->head_columns > 0 && hooks != NULL &&
         hooks->forward_columns != NULL)
-        return (struct ops){ hooks->forward_columns, hooks->backward_columns,
-                             NULL };
+        return s->plan->head_apart
+                   ? (struct ops){ hooks->forward_columns, hooks->input_columns,
+                                   hooks->weight_columns }
+                   : (struct ops){ hooks->forward_columns,
+                                   hooks->backward_columns, NULL };
     return (struct ops){ segment->forward, segment->backward_input,
                          segment->backward_weight };
 }

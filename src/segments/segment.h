@@ -33,9 +33,10 @@ struct dsf_segment_hooks {
                          get no gradients */
     bool of_model;    /* it is in front of the layers, or behind them */
     /* In the place of forward, and of both backward tasks, where the site says
-     * how many columns of the vocabulary there are at a time. NULL: none are.
-     */
+     * how many columns of the vocabulary there are at a time: in one, or in
+     * one each. NULL: none are. */
     const struct dsflow_op *forward_columns, *backward_columns;
+    const struct dsflow_op *input_columns, *weight_columns;
 };
 
 /* Where tensors stand in a unit: places in dsf_unit.at. */

@@ -136,8 +136,10 @@ const struct dsflow_op *dsf_segment_op(const struct dsflow_segment *s,
 static bool is_in_columns(const struct dsflow_segment *s,
                           const struct dsflow_op *op)
 {
-    return s->hooks != NULL && (op == s->hooks->forward_columns ||
-                                op == s->hooks->backward_columns);
+    return s->hooks != NULL &&
+           (op == s->hooks->forward_columns ||
+            op == s->hooks->backward_columns || op == s->hooks->input_columns ||
+            op == s->hooks->weight_columns);
 }
 
 const struct dsflow_segment *dsf_segment_of_op(const struct dsflow_op *op)

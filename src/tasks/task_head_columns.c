@@ -59,11 +59,13 @@ dsf_head_columns_room(const struct dsf_head_columns_args *a,
 
 static size_t scratch(const struct dsflow_case *c)
 {
-    const bool back = c->op == &dsf_op_head_backward_columns;
+    const bool back = c->op->direction != DSFLOW_DIR_FORWARD;
+    const bool weight = c->op != &dsf_op_head_backward_input_columns;
 
     return dsf_head_columns_room(
                c->args, dsf_case_type(c),
-               back ? c->shapes[DSFLOW_HEAD_GRAD].dtype : DSFLOW_FP32, back)
+               back && weight ? c->shapes[DSFLOW_HEAD_GRAD].dtype : DSFLOW_FP32,
+               back)
         .bytes;
 }
 
@@ -85,14 +87,20 @@ static void backward_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
     const struct dsf_head_columns_args *a = c->args;
     const struct dsflow_tile *t = &a->head.tile;
+    const bool input = c->op != &dsf_op_head_backward_weight_columns;
+    const bool weight = c->op != &dsf_op_head_backward_input_columns;
     const double logits = (double)t->rows * t->vocab;
     const double matrix = (double)t->vocab * t->width;
     const double x = (double)dsf_tile_x(t), whole = a->head.norm_w >= 0;
 
-    cost->flops = (6.0 * t->width + 15) * logits + whole * 8 * x;
+    cost->flops = (2.0 * t->width * (1 + input + weight) + 15) * logits +
+                  input * whole * 8 * x;
     cost->bytes =
-        dsf_case_bytes(c, 2 * matrix + (2 + whole) * x + 4 * logits) +
-        2 * matrix *
+        dsf_case_bytes(c, (1 + input) * matrix + (1 + input * (1 + whole)) * x +
+                              2 * (input + weight) * logits);
+    if (weight)
+        cost->bytes +=
+            2 * matrix *
             (double)dsflow_dtype_bytes(c->shapes[DSFLOW_HEAD_GRAD].dtype, 1);
 }
 
@@ -144,3 +152,30 @@ DSF_SEGMENT_OP(
                  P(NORM_GRAD, "norm_grad", RW, .optional = 1, ALONE),
                  P(CONTROL, "control", R, DSFLOW_BYTES, .optional = 1),
                  P(SUMS, "sums", R, DSFLOW_FP64)));
+
+DSF_SEGMENT_OP(
+    head, backward_input_columns, BACKWARD_INPUT, struct dsf_head_columns_args,
+    .summary = "gradients of what enters the head, some columns of logits at a "
+               "time",
+    .cost = backward_cost, .scratch = scratch,
+    DSFLOW_PORTS(P(X, "x", R, NARROW),
+                 P(NORM, "norm", R, .optional = 1, NARROW),
+                 P(WEIGHT, "weight", R, NARROW),
+                 P(BATCH, "batch", R, DSFLOW_INT32), P(DX, "dx", W, SUM),
+                 P(DNORM, "dnorm", W, .optional = 1),
+                 P(CONTROL, "control", R, DSFLOW_BYTES, .optional = 1),
+                 P(SUMS, "sums", R, DSFLOW_FP64)));
+
+DSF_SEGMENT_OP(
+    head, backward_weight_columns, BACKWARD_WEIGHT,
+    struct dsf_head_columns_args,
+    .summary = "gradients of the head's parameters, some columns of logits at "
+               "a time",
+    .cost = backward_cost, .scratch = scratch,
+    DSFLOW_PORTS(
+        P(X, "x", R, NARROW), P(NORM, "norm", R, .optional = 1, NARROW),
+        P(WEIGHT, "weight", R, NARROW), P(BATCH, "batch", R, DSFLOW_INT32),
+        P(DNORM, "dnorm", R, .optional = 1), P(GRAD, "grad", RW, ALONE),
+        P(NORM_GRAD, "norm_grad", RW, .optional = 1, ALONE),
+        P(CONTROL, "control", R, DSFLOW_BYTES, .optional = 1),
+        P(SUMS, "sums", R, DSFLOW_FP64)));

@@ -18,7 +18,8 @@
 #define DSF_HEAD_COLUMNS_OPS(OP)                                               \
     OP(head_forward_columns)                                                   \
     OP(head_loss_columns)                                                      \
-    OP(head_backward_columns)
+    OP(head_backward_columns)                                                  \
+    OP(head_backward_input_columns) OP(head_backward_weight_columns)
 
 /* All of them, in the order of lists. BARE: it has no codelet. No executor runs
  * collectives, and no worker messages. */

@@ -61,7 +61,8 @@ for op in embed.forward embed.backward_weight qkv.forward qkv.backward_input \
           out.forward out.backward_input out.backward_weight mlp.forward \
           mlp.hidden mlp.backward_input mlp.backward_weight head.forward \
           head.backward_input head.backward_weight head.logits \
-          head.forward_columns head.backward_columns; do
+          head.forward_columns head.backward_columns \
+          head.backward_input_columns head.backward_weight_columns; do
     grep -q "^$op  *16  ok" out || fault "$op: $(grep "^$op " out)"
 done
 for op in head.loss head.loss_columns norm.forward norm.backward_input norm.backward_weight \

@@ -116,6 +116,11 @@ const char *const mesh_trials[] = {
     "mesh.data=2" FEW,
     "gpt2 batch.head_columns=32 mesh.tensor=2 mesh.pipeline=2 "
     "precision.compute=bf16 logits=1" FEW,
+    /* Gradients of its matrix in tasks of their own, and not. */
+    "gpt2 batch.head_columns=32 mesh.data=4 zero.stage=2 "
+    "machine.workers=32" FEW,
+    "llama batch.head_columns=16 mesh.tensor=2 model.tied=true "
+    "precision.compute=bf16 machine.workers=32" FEW,
 
     /* Pipelines. */
     "gpt2 mesh.pipeline=2",

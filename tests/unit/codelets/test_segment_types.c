@@ -223,6 +223,8 @@ static const struct dsflow_codelet *const codelets[] = {
     &dsf_codelet_head_logits,
     &dsf_codelet_head_forward_columns,
     &dsf_codelet_head_backward_columns,
+    &dsf_codelet_head_backward_input_columns,
+    &dsf_codelet_head_backward_weight_columns,
     &dsf_codelet_embed_forward,
     &dsf_codelet_embed_backward_weight,
     &dsf_codelet_norm_forward,

@@ -22,7 +22,7 @@ struct fixture {
 
 /* Where logits of a task take so many bytes at most; 0: any. */
 static void build_of(struct fixture *f, const char *family, int context,
-                     const char *rest, int64_t logits)
+                     int workers, const char *rest, int64_t logits)
 {
     char text[1024];
     int n = snprintf(text, sizeof(text),
@@ -30,8 +30,8 @@ static void build_of(struct fixture *f, const char *family, int context,
                      "[model]\nfamily = \"%s\"\nlayers = 3\nheads = 2\n"
                      "width = 32\ncontext = %d\nvocab = 97\n"
                      "[data]\ntrain = \"x\"\n"
-                     "[machine]\nworkers = 2\n%s\n",
-                     family, context, rest);
+                     "[machine]\nworkers = %d\n%s\n",
+                     family, context, workers, rest);
 
     memset(f, 0, sizeof(*f));
     f->machine.cores = 2;
@@ -47,7 +47,7 @@ static void build_of(struct fixture *f, const char *family, int context,
 static void build_in(struct fixture *f, const char *family, const char *rest,
                      int64_t logits)
 {
-    build_of(f, family, 64, rest, logits);
+    build_of(f, family, 64, 2, rest, logits);
 }
 
 static void build(struct fixture *f, const char *family, const char *rest)
@@ -286,6 +286,15 @@ static void of_columns_of_the_head_there_is_no_data(void **state)
     assert_int_equal(count(&f, &dsf_op_head_backward_weight, "step"), 0);
     assert_int_equal(most_bytes(&f, "logits"), 0);
     done(&f);
+    /* Many workers would wait for what tiles do one after the other. */
+    build_of(&f, "gpt2", 64, 32, columns, 0);
+    assert_int_equal(count(&f, &dsf_op_head_backward_columns, "step"), 0);
+    assert_int_equal(count(&f, &dsf_op_head_backward_input_columns, "step"),
+                     12);
+    assert_int_equal(count(&f, &dsf_op_head_backward_weight_columns, "step"),
+                     12);
+    assert_int_equal(most_bytes(&f, "logits"), 0);
+    done(&f);
 }
 
 /* 4 micro-batches in 3 tiles of 16 rows of 97 logits, then in one tile of 3
@@ -360,7 +369,7 @@ static void build_long(struct fixture *f, int tokens, const char *rest)
 
     snprintf(text, sizeof(text),
              "[batch]\nsequences = 1\nmicro = 1\ntile = 16\n%s", rest);
-    build_of(f, "llama", tokens, text, 0);
+    build_of(f, "llama", tokens, 2, text, 0);
 }
 
 static void tasks_of_attention_grow_with_the_sequence(void **state)
