@@ -1,10 +1,10 @@
 #!/bin/bash
 # coded_losses.sh DSFLOW [SEED...] - what coding costs: the loss of a GPT-2 of 0.44
 # million parameters on TEXT (the fortunes of Debian) after STEPS (500), with each
-# mode of [compress], how far that is from the dense one with the same seed (1 2 3),
-# and the largest norm of a gradient behind step 20. KEYS are those of all runs:
-# KEYS="optimizer.clip=0 optimizer.lr=2e-3". Times say nothing: it can run beside
-# other work. See common.sh for the rest.
+# mode of [compress] and with 1-bit Adam, how far that is from the dense one with
+# the same seed (1 2 3), and the largest norm of a gradient behind step 20. KEYS
+# are those of all runs: KEYS="optimizer.clip=0 optimizer.lr=2e-3". Times say
+# nothing: it can run beside other work. See common.sh for the rest.
 set -euo pipefail
 here=$(dirname -- "$(realpath -- "$0")")
 STEPS=${STEPS:-500}
@@ -47,24 +47,23 @@ every = $STEPS
 sequences = 100
 JOB
 
+levels="compress.gradients=int4 compress.node=2 compress.params=int8"
 declare -A modes=(
     [dense]=""
-    [int8]="gradients=int8"
-    [int4]="gradients=int4"
-    ["int4, error"]="gradients=int4 error=fp32"
-    ["two levels"]="gradients=int4 node=2 params=int8"
-    ["two levels, error"]="gradients=int4 node=2 params=int8 error=fp32"
+    [int8]="compress.gradients=int8"
+    [int4]="compress.gradients=int4"
+    ["int4, error"]="compress.gradients=int4 compress.error=fp32"
+    ["two levels"]="$levels"
+    ["two levels, error"]="$levels compress.error=fp32"
+    ["1-bit Adam"]="optimizer.kind=onebit_adam onebit_adam.freeze_step=$((STEPS * 15 / 100))"
 )
 
 # of MODE SEED: the loss of the validation text, and the largest norm.
 of()
 {
     local sets=() key
-    for key in "${keys[@]}" job.seed="$2"; do
+    for key in "${keys[@]}" ${modes[$1]} job.seed="$2"; do
         sets+=(--set "$key")
-    done
-    for key in ${modes[$1]}; do
-        sets+=(--set "compress.$key")
     done
     run_dsflow "$work/job.toml" "${sets[@]}"
     python3 -c '
@@ -82,7 +81,8 @@ print(loss, most)' "$run/metrics.jsonl"
 printf '%-5s %-18s %8s %9s %8s\n' seed mode loss from norm
 for seed; do
     dense=
-    for mode in dense int8 int4 "int4, error" "two levels" "two levels, error"; do
+    for mode in dense int8 int4 "int4, error" "two levels" "two levels, error" \
+        "1-bit Adam"; do
         read -r loss norm <<< "$(of "$mode" "$seed")"
         dense=${dense:-$loss}
         awk -v seed="$seed" -v mode="$mode" -v loss="$loss" -v dense="$dense" \
