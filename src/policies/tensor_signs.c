@@ -172,6 +172,7 @@ int dsf_tensor_scale(struct dsf_tensors *s, const struct dsflow_task_spec *task,
     const struct dsf_chunk_scales_args *a = task->args;
     const dsflow_data_id out = task->data[OUT], sums = task->data[SUMS];
     const bool scales = task->op == &dsf_op_chunk_scales;
+    /* Arguments of both ops begin with it. */
     struct dsf_coding *coding = dsf_xcopy(a, 1, task->op->args_size);
 
     cut_by_coding(s, out, sums, &a->coding, scales ? count_scales : NULL,
