@@ -111,8 +111,10 @@ static void people_are_told_what_there_is_of_it(void **state)
     check_text("laptop", "batch.head_columns=64",
                LINES("\nhead    64 columns of the vocabulary at a time: 16.0 "
                      "KiB of logits in the scratch of a worker\n",
-                     "\nhead.forward_columns ", "\nhead.backward_columns "),
-               LINES("head.logits", "head.backward_weight"));
+                     "\nhead.forward_columns ",
+                     "\nhead.backward_input_columns ",
+                     "\nhead.backward_weight_columns "),
+               LINES("head.logits", "\nhead.backward_weight "));
     check_text("laptop", "mesh.data=2 batch.micro=1",
                LINES("\nmesh    data 2", ": 2 ranks\n", "traffic\n",
                      "all ranks   least rank    most rank",
