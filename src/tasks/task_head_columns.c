@@ -118,14 +118,23 @@ static void loss_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 #define NARROW .floats = DSFLOW_NARROW
 #define SUM    .floats = DSFLOW_NARROW_SUM
 #define ALONE  .floats = DSFLOW_NARROW_ALONE
+/* What all but loss_columns read; gradients that the backward pass leaves; what
+ * it reads beside. */
+#define READ                                                                   \
+    P(X, "x", R, NARROW), P(NORM, "norm", R, .optional = 1, NARROW),           \
+        P(WEIGHT, "weight", R, NARROW), P(BATCH, "batch", R, DSFLOW_INT32)
+#define INPUT P(DX, "dx", W, SUM), P(DNORM, "dnorm", W, .optional = 1)
+#define PARAMS                                                                 \
+    P(GRAD, "grad", RW, ALONE),                                                \
+        P(NORM_GRAD, "norm_grad", RW, .optional = 1, ALONE)
+#define BACK                                                                   \
+    P(CONTROL, "control", R, DSFLOW_BYTES, .optional = 1),                     \
+        P(SUMS, "sums", R, DSFLOW_FP64)
 
 DSF_SEGMENT_OP(head, forward_columns, FORWARD, struct dsf_head_columns_args,
                .summary = "loss of a tile, some columns of logits at a time",
                .cost = forward_cost, .scratch = scratch,
-               DSFLOW_PORTS(P(X, "x", R, NARROW),
-                            P(NORM, "norm", R, .optional = 1, NARROW),
-                            P(WEIGHT, "weight", R, NARROW),
-                            P(BATCH, "batch", R, DSFLOW_INT32),
+               DSFLOW_PORTS(READ,
                             P(LOSS, "loss", W, DSFLOW_FP64, .optional = 1),
                             P(STATS, "stats", W, DSFLOW_FP64, .optional = 1),
                             P(SUMS, "sums", W, DSFLOW_FP64, .optional = 1)));
@@ -138,44 +147,24 @@ DSF_SEGMENT_OP(head, loss_columns, FORWARD, struct dsf_head_columns_args,
                             P(ALL_STATS, "all_stats", R, DSFLOW_FP64),
                             P(SUMS, "sums", W, DSFLOW_FP64)));
 
-DSF_SEGMENT_OP(
-    head, backward_columns, BACKWARD_INPUT, struct dsf_head_columns_args,
-    .summary = "gradients of the head, some columns of logits at a "
-               "time",
-    .cost = backward_cost, .scratch = scratch,
-    DSFLOW_PORTS(P(X, "x", R, NARROW),
-                 P(NORM, "norm", R, .optional = 1, NARROW),
-                 P(WEIGHT, "weight", R, NARROW),
-                 P(BATCH, "batch", R, DSFLOW_INT32), P(DX, "dx", W, SUM),
-                 P(DNORM, "dnorm", W, .optional = 1),
-                 P(GRAD, "grad", RW, ALONE),
-                 P(NORM_GRAD, "norm_grad", RW, .optional = 1, ALONE),
-                 P(CONTROL, "control", R, DSFLOW_BYTES, .optional = 1),
-                 P(SUMS, "sums", R, DSFLOW_FP64)));
+DSF_SEGMENT_OP(head, backward_columns, BACKWARD_INPUT,
+               struct dsf_head_columns_args,
+               .summary = "gradients of the head, some columns of logits at a "
+                          "time",
+               .cost = backward_cost, .scratch = scratch,
+               DSFLOW_PORTS(READ, INPUT, PARAMS, BACK));
 
-DSF_SEGMENT_OP(
-    head, backward_input_columns, BACKWARD_INPUT, struct dsf_head_columns_args,
-    .summary = "gradients of what enters the head, some columns of logits at a "
-               "time",
-    .cost = backward_cost, .scratch = scratch,
-    DSFLOW_PORTS(P(X, "x", R, NARROW),
-                 P(NORM, "norm", R, .optional = 1, NARROW),
-                 P(WEIGHT, "weight", R, NARROW),
-                 P(BATCH, "batch", R, DSFLOW_INT32), P(DX, "dx", W, SUM),
-                 P(DNORM, "dnorm", W, .optional = 1),
-                 P(CONTROL, "control", R, DSFLOW_BYTES, .optional = 1),
-                 P(SUMS, "sums", R, DSFLOW_FP64)));
+DSF_SEGMENT_OP(head, backward_input_columns, BACKWARD_INPUT,
+               struct dsf_head_columns_args,
+               .summary = "gradients of what enters the head, some columns of "
+                          "logits at a time",
+               .cost = backward_cost, .scratch = scratch,
+               DSFLOW_PORTS(READ, INPUT, BACK));
 
-DSF_SEGMENT_OP(
-    head, backward_weight_columns, BACKWARD_WEIGHT,
-    struct dsf_head_columns_args,
-    .summary = "gradients of the head's parameters, some columns of logits at "
-               "a time",
-    .cost = backward_cost, .scratch = scratch,
-    DSFLOW_PORTS(
-        P(X, "x", R, NARROW), P(NORM, "norm", R, .optional = 1, NARROW),
-        P(WEIGHT, "weight", R, NARROW), P(BATCH, "batch", R, DSFLOW_INT32),
-        P(DNORM, "dnorm", R, .optional = 1), P(GRAD, "grad", RW, ALONE),
-        P(NORM_GRAD, "norm_grad", RW, .optional = 1, ALONE),
-        P(CONTROL, "control", R, DSFLOW_BYTES, .optional = 1),
-        P(SUMS, "sums", R, DSFLOW_FP64)));
+DSF_SEGMENT_OP(head, backward_weight_columns, BACKWARD_WEIGHT,
+               struct dsf_head_columns_args,
+               .summary = "gradients of the head's parameters, some columns of "
+                          "logits at a time",
+               .cost = backward_cost, .scratch = scratch,
+               DSFLOW_PORTS(READ, P(DNORM, "dnorm", R, .optional = 1), PARAMS,
+                            BACK));
