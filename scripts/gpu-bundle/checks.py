@@ -1,8 +1,8 @@
 """Parts that say whether the GPU computes what it should."""
 
 import filecmp
+import os
 import re
-import shutil
 
 import jobs
 import machine
@@ -21,20 +21,95 @@ class Wrong(Exception):
         self.rows = list(rows)
 
 
+# What is asked of a machine, for whoever reads of faults on another one.
+ABOUT = """
+uname -a; cat /etc/os-release | head -2; ldd --version | head -1
+nvidia-smi; nvidia-smi -q -d CLOCK,POWER,PERFORMANCE,ECC | head -80
+nvcc --version | tail -2; gcc --version | head -1; echo "$PATH"
+lscpu | head -30; free -g; ulimit -a; df -h / /tmp /dev/shm
+head -5 /proc/meminfo; cat /proc/self/cgroup
+cat /sys/kernel/mm/transparent_hugepage/enabled
+ls -l /dev/nvidia* /usr/local/nvidia; ldconfig -p | grep -E "libcuda|cublasLt"
+env | grep -E "CUDA|NVIDIA|LD_|TORCH"
+"""
+
+
+LDD = ["ldd", machine.program("dsflow"), machine.environment()["DSFLOW_CUDA"]]
+
+
 def about(bench):
     """the GPU, its driver, CUDA's libraries, cores and memory"""
-    begin_losses(bench)
     report = bench.run("report", [machine.program("dsflow"), "report"])
     where = machine.find_cublaslt()
     rows = [row("GPU", re.sub(r"^GPU +\d+ +", "", line))
             for line in bench.gpus]
-    rows.append(row("cuBLASLt", "nowhere" if where is None else
+    rows += [row("GPUs", line.split(None, 1)[1])
+             for line in report.text.splitlines() if line.startswith("GPUs ")]
+    rows.append(row("cuBLASLt from", "nowhere" if where is None else
                     where or "where ldconfig looks"))
     rows.append(row("compute-sanitizer", machine.sanitizer() or "none"))
-    smi = bench.run("nvidia-smi", ["nvidia-smi"], 20) \
-        if not bench.small and shutil.which("nvidia-smi") else None
-    return {"rows": rows, "report": report.text,
-            "nvidia-smi": smi.text if smi else ""}
+    total, free = machine.main_memory()
+    rows.append(row("main memory", f"{free / 2**30:.0f} of "
+                    f"{total / 2**30:.0f} GiB are free"))
+    asked = bench.run("about", ["sh", "-c", ABOUT], 20, env=dict(os.environ))
+    bench.run("ldd", LDD)
+    python = machine.python_with_torch(not bench.small)
+    if python is not None:
+        said = bench.run("PyTorch", [python, "-c", TORCH], 60,
+                         env=dict(os.environ))
+        rows.append(row("PyTorch", said.last()))
+    return {"rows": rows, "report": report.text, "about": asked.text}
+
+
+TORCH = """
+import sys, torch
+print(sys.version)
+print(torch.__version__, torch.version.cuda, torch.cuda.is_available())
+print(torch.cuda.get_device_properties(0) if torch.cuda.is_available() else "")
+try:
+    import triton
+    triton = triton.__version__
+except ImportError as e:
+    triton = e
+print(f"PyTorch {torch.__version__}, Triton {triton}")
+"""
+
+
+# --- first contact ------------------------------------------------------------
+
+def first(bench):
+    """what all else stands on, each kind of task once, and two tiny jobs"""
+    begin_losses(bench)
+    test = machine.program("test_module")
+    rows, wrong = [], []
+
+    layers = bench.run("first", [test, "first"], 40)
+    for line in re.findall(r"^first: (.*)", layers.text, re.M):
+        what, _, said = line.partition(": ")
+        rows.append(row(what, (said or "…")[:160], "",
+                        said.startswith("ok")))
+    if not layers.good:
+        wrong += re.findall(r"^first: (.*: FAILS.*)", layers.text, re.M) \
+            or [f"first: {layers.why()}"]
+    once = dict(machine.environment(), DSFLOW_GPU_CASES="1")
+    sides = bench.run("sides, once", [test, "sides"], 60, once)
+    good = re.findall(r"^(\S+) +\d+ cases, ", sides.text, re.M)
+    rows.append(row("kinds, a case of each", f"{len(good)} good", "no fault",
+                    sides.good))
+    if not sides.good:
+        wrong.append(f"kinds: {faults(sides)}")
+    for kind in "fp32", "bf16":
+        try:
+            jobs.train(bench, f"first {kind}", {
+                **jobs.TINY, "machine.gpus": 1, "precision.compute": kind})
+            said = "ran"
+        except jobs.Failed as e:
+            said = str(e)[:160]
+            wrong.append(said)
+        rows.append(row(f"tiny job, {kind}", said, "ran", said == "ran"))
+    if wrong:
+        raise Wrong("; ".join(wrong)[:900], rows)
+    return {"rows": rows}
 
 
 # --- kinds of tasks ---------------------------------------------------------
@@ -62,8 +137,8 @@ def kinds(bench):
 
 def faults(ended):
     """What a test says is wrong, without cmocka's frame."""
-    lines = [line for line in ended.text.splitlines()
-             if line.strip() and not line.startswith(("[", "../", "tests/"))]
+    lines = [line for line in ended.text.splitlines() if line.strip() and not
+             re.match(r"\[|\.\./|tests/|\S+ +\d+ cases, |\S+\.\.\.$", line)]
     return "; ".join(lines[:6])[:600] or ended.why()
 
 

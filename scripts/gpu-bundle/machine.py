@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -50,6 +51,19 @@ def cuda_folders():
         yield from sorted(glob.glob(f"{packages}/nvidia/*/lib"))
 
 
+def driver_folder():
+    """Of the driver's library; "": the loader knows it, or it is nowhere."""
+    if loader_knows("libcuda.so.1"):
+        return ""
+    for folder in (*os.environ.get("LD_LIBRARY_PATH", "").split(":"),
+                   "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
+                   "/usr/lib/x86_64-linux-gnu", "/usr/lib64",
+                   "/usr/lib/wsl/lib"):
+        if folder and os.path.exists(f"{folder}/libcuda.so.1"):
+            return folder
+    return ""
+
+
 def wanted_library():
     """The name by which the module asks for cuBLASLt: with its major version."""
     module = HERE / "lib/dsflow-cuda.so"
@@ -58,6 +72,7 @@ def wanted_library():
     return found.group().decode() if found else NAME
 
 
+@functools.lru_cache(maxsize=None)
 def loader_knows(name):
     for ldconfig in "ldconfig", "/sbin/ldconfig", "/usr/sbin/ldconfig":
         try:
@@ -68,6 +83,7 @@ def loader_knows(name):
     return False
 
 
+@functools.lru_cache(maxsize=None)
 def find_cublaslt():
     """Its folder; "": the loader knows it; None: it is nowhere."""
     name = wanted_library()
@@ -79,15 +95,22 @@ def find_cublaslt():
     return None
 
 
-def environment():
-    """Of programs of the bundle. What is set already stays."""
+def environment(preload=True):
+    """Of programs of the bundle. What is set already stays. Without preload they
+    tell nothing of a crash: tools load into them what they need."""
     env = dict(os.environ)
     found = find_cublaslt()
     spare = None if loader_knows("libstdc++.so.6") else str(HERE / "lib/spare")
-    folders = [str(HERE / "lib"), found, spare, env.get("LD_LIBRARY_PATH")]
+    folders = [str(HERE / "lib"), found, driver_folder(), spare,
+               env.get("LD_LIBRARY_PATH")]
     env["LD_LIBRARY_PATH"] = ":".join(f for f in folders if f)
+    crash = HERE / "lib/crash.so"
+    if preload and crash.exists():
+        env["LD_PRELOAD"] = ":".join(filter(None, [str(crash),
+                                                   env.get("LD_PRELOAD")]))
     env.setdefault("DSFLOW_CUDA", str(HERE / "lib/dsflow-cuda.so"))
     env.setdefault("STARPU_SILENT", "1")
+    env.setdefault("STARPU_CATCH_SIGNALS", "0")
     env.setdefault("HWLOC_COMPONENTS", "-pci,-gl,-opencl,-cuda,-nvml")
     return env
 
@@ -96,7 +119,10 @@ def sanitizer():
     """compute-sanitizer, or None."""
     beside = pathlib.Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
     for path in (shutil.which("compute-sanitizer"),
-                 beside.resolve().parent / "compute-sanitizer"):
+                 beside.resolve().parent / "compute-sanitizer",
+                 *sorted(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")),
+                 *(found for packages in site_packages() for found in sorted(
+                     glob.glob(f"{packages}/nvidia/*/bin/compute-sanitizer")))):
         if path and os.access(path, os.X_OK):
             return str(path)
     return None
@@ -118,23 +144,30 @@ def python_with_torch(on_gpus):
 
 
 class Ended:
-    """Of a program: its status (None: it ran past its limit), all that it
-    printed, and how long it took."""
+    """Of a program: its status (None: it ran past its limit; negative: a signal),
+    all that it printed, and how long it took."""
 
-    def __init__(self, status, text, seconds):
+    def __init__(self, status, text, seconds, told=""):
         self.status, self.text, self.seconds = status, text, seconds
+        self.told = told        # where it hung
 
     @property
     def good(self):
         return self.status == 0
 
     def last(self):
-        lines = [line for line in self.text.splitlines() if line.strip()]
+        """The last line; of what crashed, before it told of that."""
+        text = self.text.split("\ncrash: signal")[0]
+        lines = [line for line in text.splitlines() if line.strip()]
         return lines[-1][:300] if lines else "it printed nothing"
 
     def why(self):
         if self.status is None:
             return f"stopped after {self.seconds:.0f} s: {self.last()}"
+        if self.status < 0:
+            crash = re.search(r"^crash: (signal .*)", self.text, re.M)
+            return (crash.group(1) if crash else
+                    f"signal {-self.status}") + f": {self.last()}"
         return f"exit status {self.status}: {self.last()}"
 
 
@@ -145,29 +178,100 @@ def stop(process):
         pass
 
 
-def start(words, env=None, cwd=None, output=subprocess.PIPE):
+def start(words, env=None, cwd=None, output=None):
     """In a group of its own, so that all of it can be stopped."""
     return subprocess.Popen([str(w) for w in words], env=env or environment(),
                             cwd=cwd, stdin=subprocess.DEVNULL, stdout=output,
                             stderr=subprocess.STDOUT, start_new_session=True)
 
 
-def run(words, limit, env=None, cwd=None):
+def group_of(leader):
+    """The processes of a group."""
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            words = pathlib.Path(path).read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(words[2]) == leader:
+            yield int(path.split("/")[2])
+
+
+def threads_of(pid):
+    """What the kernel says that each thread waits in."""
+    for task in sorted(glob.glob(f"/proc/{pid}/task/*"))[:200]:
+        said = [task.rpartition("/")[2]]
+        for name in "comm", "wchan", "syscall":
+            try:
+                said.append(pathlib.Path(task, name).read_text().strip())
+            except OSError:
+                said.append("?")
+        yield "  ".join(said)
+
+
+def where_it_hangs(leader, limit=20):
+    """Where the threads of a program and of its children are: by a debugger if
+    there is one, and by what the kernel knows."""
+    debugger = shutil.which("gdb") or shutil.which("cuda-gdb")
+    lines = []
+    for pid in list(group_of(leader))[:4]:
+        lines += [f"hangs: process {pid}", *threads_of(pid)]
+        if debugger is None:
+            continue
+        try:
+            told = subprocess.run(
+                [debugger, "-p", str(pid), "-batch", "-nx", "-ex",
+                 "thread apply all backtrace 24"], stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                timeout=limit, start_new_session=True)
+            lines.append(told.stdout.decode(errors="replace")[:60_000])
+        except (OSError, subprocess.TimeoutExpired) as e:
+            lines.append(f"{debugger}: {e}")
+    return "\n".join(lines)
+
+
+def run(words, limit, env=None, cwd=None, hangs=False, output=None):
+    """hangs: where it is when its time is up is asked, too. output: the file that
+    has what it prints meanwhile; it is there only as long as the program runs."""
     begin = time.monotonic()
-    process = start(words, env, cwd)
+    told = ""
+    with (open(output, "wb+") if output else
+          tempfile.TemporaryFile()) as file:
+        process = start(words, env, cwd, file)
+        try:
+            status = process.wait(timeout=max(limit, 1))
+        except subprocess.TimeoutExpired:
+            told = where_it_hangs(process.pid) if hangs else ""
+            stop(process)
+            process.wait()
+            status = None
+        except BaseException:
+            stop(process)
+            process.wait()
+            raise
+        file.seek(0)
+        text = file.read().decode(errors="replace")
+    if output:
+        os.unlink(output)
+    return Ended(status, text, time.monotonic() - begin, told)
+
+
+def main_memory():
+    """(total, free) in bytes; 0: /proc does not say."""
+    said = dict(re.findall(r"^(\w+): +(\d+) kB",
+                           pathlib.Path("/proc/meminfo").read_text(), re.M))
+    return (int(said.get("MemTotal", 0)) << 10,
+            int(said.get("MemAvailable", 0)) << 10)
+
+
+def kernel_says():
+    """The last of what the kernel says of GPUs, and of processes it ended."""
     try:
-        out, _ = process.communicate(timeout=max(limit, 1))
-        status = process.returncode
-    except subprocess.TimeoutExpired:
-        stop(process)
-        out, _ = process.communicate()
-        status = None
-    except BaseException:
-        stop(process)
-        process.wait()
-        raise
-    return Ended(status, out.decode(errors="replace"),
-                 time.monotonic() - begin)
+        said = subprocess.run(["dmesg"], capture_output=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    lines = said.stdout.decode(errors="replace").splitlines()
+    return [line for line in lines if re.search(
+        r"NVRM|Xid|segfault|Out of memory|oom-kill|traps:", line)][-20:]
 
 
 def program(name):

@@ -46,6 +46,7 @@ done | sort -u | while read -r library; do
     is_theirs "$library" ||
         install -m 644 "$(realpath -- "$library")" "$folder/lib/${library##*/}"
 done
+"${CC:-cc}" -O1 -shared -fPIC -o "$folder/lib/crash.so" "$here/crash.c"
 # Those of the machine's compiler, where it has them: tools of NVIDIA's that are
 # loaded into programs may need newer ones than ours.
 mkdir "$folder/lib/spare"

@@ -7,6 +7,7 @@ import pathlib
 import time
 
 LOG_BYTES = 15 << 20
+LONGEST = 200_000      # of one program
 
 
 class Results:
@@ -22,9 +23,13 @@ class Results:
         self.logged = 0
 
     def log(self, title, text):
-        """Cut where the log is as long as it may be."""
-        text = f"=== {title}\n{text.rstrip()}\n"
-        text = text[-200_000:]
+        """Cut in the middle where it is long, and where the log is as long as it
+        may be."""
+        text = text.rstrip()
+        if len(text) > LONGEST:
+            half = LONGEST // 2
+            text = f"{text[:half]}\n[…]\n{text[-half:]}"
+        text = f"=== {title}\n{text}\n"
         if self.logged + len(text) > LOG_BYTES:
             return
         mode = "a" if self.logged else "w"

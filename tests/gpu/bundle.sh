@@ -27,13 +27,17 @@ DSFLOW_EMULATED_LATE=0
 export DSFLOW_CUDA DSFLOW_EMULATED_LATE
 
 python3 ./run --only nothing > log 2>&1 && fault "nothing is a part"
-grep -q 'nothing: expected machine, kinds' log || fault "$(cat log)"
+grep -q 'nothing: expected first, machine, kinds' log || fault "$(cat log)"
 python3 ./run --exec dsflow --version | grep -q '^dsflow ' || fault "--exec"
 
 # Parts leave their rows; of one that is run again, the new ones.
 OUT=$here/out
 export OUT
-python3 ./run --only machine,gpt2-124m > log 2>&1 || fault "$(cat log)"
+python3 ./run --only first,machine,gpt2-124m > log 2>&1 || fault "$(cat log)"
+grep -Eq '^ *first +copies of rows +ok' log || fault "$(cat log)"
+grep -Eq '^ *first +kinds, a case of each +[0-9]+ good +no fault +ok' log ||
+    fault "$(cat log)"
+grep -Eq '^ *first +tiny job, bf16 +ran' log || fault "$(cat log)"
 grep -Eq '^gpt2-124m +tokens/s +[0-9,]+ +>= 460,000$' out/table.txt ||
     fault "$(cat log)"
 grep -Eq '^ *machine +GPU +emulated GPU: 4.0 GiB' log || fault "$(cat log)"
@@ -75,6 +79,37 @@ kill $!
 wait $!
 [ $? -eq 143 ] || fault "cut short: $(cat log)"
 kill -0 "$(cat began)" 2> /dev/null && fault "what it ran goes on"
+
+# What fails at first contact has a name, and what comes behind is tried.
+DSFLOW_EMULATED_FAIL=2 python3 ./run --only first > log 2>&1 &&
+    fault "what fails is not told"
+grep -Eq '^ *first +device memory +FAILS: .*illegal memory access' log ||
+    fault "$(cat log)"
+grep -Eq '^ *first +tiny job, fp32 +first fp32: exit status 1' log ||
+    fault "$(cat log)"
+[ -e out/running.txt ] && fault "running.txt is left"
+
+# Who crashes says where, and who hangs is asked.
+if "${CC:-cc}" -shared -fPIC -o lib/crash.so "$scripts/crash.c" 2> log; then
+    printf '#!/bin/sh\nexec python3 -c "$1"\n' > bin/python && chmod +x bin/python
+    python3 ./run --exec python 'import os; print("said"); os.abort()' > log 2>&1 &&
+        fault "it did not crash"
+    grep -q '^crash: signal 6 (Aborted)' log || fault "a crash: $(cat log)"
+    grep -q 'abort' log || fault "no frames: $(cat log)"
+    python3 -B -c '
+import machine
+ended = machine.run(["bin/python", "import os; print(1); os.abort()"], 60)
+assert ended.why().startswith("signal 6 (Aborted)"), ended.why()
+assert ended.why().endswith(": 1"), ended.why()' > log 2>&1 ||
+        fault "why it ended: $(cat log)"
+    rm lib/crash.so
+fi
+python3 -B -c '
+import machine
+ended = machine.run(["sleep", "1000"], 1, hangs=True)
+assert ended.status is None
+assert "hangs: process" in ended.told and "sleep" in ended.told, ended.told
+' > log 2>&1 || fault "a hang: $(cat log)"
 
 # A GPU that fails: the part says so, what was kept stays.
 DSFLOW_EMULATED_FAIL=40 python3 ./run --only gpt2-small > log 2>&1 &&

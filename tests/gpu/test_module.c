@@ -67,6 +67,7 @@ static const struct {
     int is_slow; /* on emulated GPUs */
 } tests[] = {
     { "sides", test_module_sides, 0 },
+    { "first", test_module_first, 0 },
     { "same_bits", test_module_same_bits, 0 },
     { "attention", test_module_attention, 1 },
     { "place", test_module_place, 0 },

@@ -9,6 +9,7 @@
  * DSFLOW_GPU_CASES says how many cases. */
 #include "lib/test.h"
 
+#include "base/units.h"
 #include "codelets/codelets.h"
 #include "codelets/trials.h"
 #include "gpu/place.h"
@@ -153,8 +154,24 @@ static void try_side(struct dsf_verdict *verdict)
         }
 }
 
-/* An argument names one of them. */
+/* An argument names one of them; another says that there are no children. */
 static const char *only;
+static bool is_here;
+
+/* What is printed says how far it got: tools take their time, and kernels that
+ * crash take the process with them. */
+static void try_and_say(struct dsf_verdict *verdict)
+{
+    const double start = dsf_now();
+
+    if (is_here)
+        print_message("%s...\n", side->op);
+    fflush(stdout);
+    try_side(verdict);
+    print_message("%-26s %3u cases, %.2f s\n", side->op, verdict->cases,
+                  dsf_now() - start);
+    fflush(stdout);
+}
 
 /* Those from *user on, in one process: CUDA takes its time to begin. The
  * verdict says which one is tried. */
@@ -167,7 +184,7 @@ static void try_sides(const void *user, struct dsf_verdict *verdict)
         snprintf(verdict->note, sizeof(verdict->note), "%s", side->op);
         dsf_child_step("", "");
         if (only == NULL || strcmp(only, side->op) == 0)
-            try_side(verdict);
+            try_and_say(verdict);
     }
 }
 
@@ -218,17 +235,16 @@ int PLACE_MAIN(sides)(int argc, char **argv)
         cmocka_unit_test(each_side_leaves_what_cores_do),
     };
 
-    bool here = false;
-
     only = NULL;
+    is_here = of_models = false;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--here") == 0)
-            here = true;
+            is_here = true;
         else if (strcmp(argv[i], "--models") == 0)
             of_models = true;
         else
             only = argv[i];
-    if (here)
+    if (is_here)
         return try_here();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
