@@ -3,7 +3,10 @@
 import json
 import os
 import pathlib
+import shlex
 import statistics
+import subprocess
+import time
 
 import machine
 from results import row
@@ -99,7 +102,7 @@ BF16 = {"precision.compute": "bf16", "machine.gpus": 1}
 
 def small_keys(keys):
     """The same job, of the size of TINY."""
-    small = {**TINY, "model.ffn_width": 64, "job.steps": WARMUP + 1}
+    small = {**TINY, "model.ffn_width": 64, "batch.micro": 2}
     return {**keys, **{k: small[k] for k in keys
                        if k in small and k != "model.family"}}
 
@@ -125,12 +128,56 @@ def busy(bench, ran):
     return 1 - sum(dur for _, dur, _ in spans) / whole, kinds
 
 
+def plan_of(bench, name, keys):
+    """(plan, None) where the job fits on this machine, or (None, why it does
+    not)."""
+    _, words = command(bench, name, keys)
+    ended = machine.run([words[0], "plan", "--json", words[2]],
+                        min(60, bench.left()))
+    try:
+        plan = json.loads(ended.text[ended.text.index("{"):])
+    except ValueError:
+        plan = None
+    if plan is not None and ended.good:
+        return plan, None
+    bench.results.log(f"plan {name}: status {ended.status}", ended.text)
+    return None, ended.why()
+
+
+def that_fits(bench, name, keys):
+    """(keys, rows): the job as it is, or with the largest micro-batches that fit
+    into this GPU, and as many more of them; a row says so. A step has the same
+    tokens."""
+    micro = keys["batch.micro"]
+    if "offload.optimizer" in keys:
+        keys = with_main_memory(keys)
+    why = None
+    while micro >= 1:
+        fewer = {**keys, "batch.micro": micro}
+        plan, said = plan_of(bench, name, {"job.steps": 1, **fewer, **BF16})
+        if plan is not None:
+            return fewer, [] if why is None else [row(
+                "micro-batch", f"{micro} sequences; {keys['batch.micro']} do "
+                f"not fit: {why[:100]}")]
+        why = why or said.split(".toml: ")[-1]
+        micro //= 2
+    return keys, [row("micro-batch", f"does not fit: {why[:100]}")]
+
+
+# Of a machine whose memory grows as it is used, /proc says too little.
+STATES_7B = 90 << 30
+
+
+def with_main_memory(keys):
+    free = machine.main_memory()[1]
+    return keys if free > STATES_7B or keys["model.width"] < 4096 else \
+        {**keys, "memory.host": str(STATES_7B)}
+
+
 def timed(bench, name, keys, steps):
     """Tokens a second, and what else is known of a step. The last is traced,
     and does not count."""
     keys = {**keys, **BF16, "job.steps": steps}
-    if bench.small:
-        keys = small_keys(keys)
     last = keys["job.steps"] = keys["job.steps"] + 1
     ran = train(bench, name, {**keys, "trace.steps": [last, last]})
     seconds = ran.column("seconds")
@@ -143,14 +190,22 @@ def timed(bench, name, keys, steps):
             "mfu": ran.median("mfu", WARMUP),
             "efficiency": ran.median("efficiency", WARMUP),
             "planned_bytes": plan["ranks"][0]["peak_bytes"],
-            "idle": idle, "kinds": kinds, "said": ran.text[-4000:]}
+            "keys": keys, "idle": idle, "kinds": kinds,
+            "said": ran.text[-4000:]}
 
 
 def job(bench, name, keys, steps, least, idle):
     """Nothing is expected of GPUs that are emulated."""
-    found = timed(bench, name, keys, steps)
+    if bench.small:
+        keys, steps = small_keys(keys), WARMUP + 1
+    keys, rows = that_fits(bench, name, keys)
+    try:
+        found = timed(bench, name, keys, steps)
+    except Exception as e:
+        e.rows = rows
+        raise
     rate = found["tokens_per_second"]
-    rows = [row("tokens/s", f"{rate:,.0f}", f">= {least:,.0f}" if least else "",
+    rows += [row("tokens/s", f"{rate:,.0f}", f">= {least:,.0f}" if least else "",
                 rate >= least if least and not bench.small else None)]
     if found["mfu"] is not None:
         rows.append(row("mfu", f"{found['mfu']:.3f}"))
@@ -188,32 +243,26 @@ def llama_7b(bench):
                                    "offload.optimizer": "cpu"}, 5, 11e3, 0.05)
 
 
-def device_bytes(bench, keys):
-    """What a plan has on the device."""
-    _, words = command(bench, "whole", keys)
-    ended = bench.run("plan", [words[0], "plan", "--json", words[2]])
-    try:
-        plan = json.loads(ended.text[ended.text.index("{"):])
-    except ValueError as e:
-        raise Failed(f"dsflow plan: {ended.why()}") from e
-    return plan["ranks"][0]["peak_bytes"]["device"]
-
-
 def offload(bench):
     """GPT-2 1.5B with a third of the device memory that it needs"""
-    keys = {**BATCH_1_5B, **BF16, "job.steps": 5}
+    keys, steps = {**BATCH_1_5B, **BF16}, 5
     if bench.small:
-        keys = small_keys(keys)
-    needs = device_bytes(bench, keys)
+        keys, steps = small_keys(keys), WARMUP + 1
+    # As it was run without a limit, so that losses can be the same.
+    keys, rows = that_fits(bench, "whole", keys)
+    plan, why = plan_of(bench, "whole", {**keys, "job.steps": 1})
+    if plan is None:
+        raise Failed(f"dsflow plan: {why}")
+    needs = plan["ranks"][0]["peak_bytes"]["device"]
     found = timed(bench, "offloaded", {
         **keys, "memory.device": str(int(needs * (0.7 if bench.small
                                                   else 1 / 3))),
         "offload.optimizer": "cpu", "offload.share": "auto",
-        "offload.activations": "cpu"}, 5)
+        "offload.activations": "cpu"}, steps)
     rate = found["tokens_per_second"]
-    rows = [row("tokens/s", f"{rate:,.0f}"),
-            row("memory", f"{found['planned_bytes']['device'] / needs:.2f} of "
-                f"{needs / 1e9:.1f} GB")]
+    rows += [row("tokens/s", f"{rate:,.0f}"),
+             row("memory", f"{found['planned_bytes']['device'] / needs:.2f} of "
+                 f"{needs / 1e9:.1f} GB")]
     whole = bench.results.parts.get("gpt2-1.5b", {})
     if whole.get("tokens_per_second"):
         share = rate / whole["tokens_per_second"]
@@ -226,38 +275,90 @@ def offload(bench):
     return {"rows": rows, "device_bytes": needs, **found}
 
 
+# --- predictions --------------------------------------------------------------
+
+def predictions(bench):
+    """dsflow bench gpu, quickly, and the steps that it predicts of the jobs"""
+    file = bench.work / "gpu.toml"
+    ended = bench.run("bench gpu", [machine.program("dsflow"), "bench", "gpu",
+                                    "--quick", "--output", file])
+    if not ended.good:
+        raise Failed(f"dsflow bench gpu: {ended.why()}")
+    rows = [row("bench gpu --quick", f"{ended.seconds:.0f} s")]
+    for name in "gpt2-124m", "gpt2-small", "gpt2-1.5b", "llama-7b":
+        ran = bench.results.parts.get(name, {})
+        if "keys" not in ran:
+            continue
+        _, words = command(bench, name, ran["keys"])
+        plan = machine.run([words[0], "plan", "--json", "--machine", file,
+                            words[2]], min(60, bench.left()))
+        try:
+            said = json.loads(plan.text[plan.text.index("{"):])
+            predicted = said["predicted"]["step_seconds"]
+        except (ValueError, KeyError):
+            rows.append(row(name, plan.why()[:160]))
+            continue
+        share = predicted / statistics.median(ran["seconds"][WARMUP:-1])
+        rows.append(row(f"{name}, predicted / measured", f"{share:.2f}",
+                        "0.90 to 1.10", None if bench.small else
+                        abs(share - 1) <= 0.1))
+    return {"rows": rows, "machine": file.read_text(), "said": ended.text}
+
+
 # --- PyTorch ----------------------------------------------------------------
 
+def torch_words(bench, python, words):
+    return [python, machine.HERE / "torch_train.py", "--device",
+            "cpu" if bench.small else "cuda", *words]
+
+
+def torch_environment(bench):
+    """What it has compiled is kept for the next."""
+    return dict(os.environ, PYTHONUNBUFFERED="1",
+                TORCHINDUCTOR_CACHE_DIR=str(bench.work / "inductor"),
+                TRITON_CACHE_DIR=str(bench.work / "triton"))
+
+
 def torch_steps(bench, python, words):
-    ended = bench.run(f"PyTorch {' '.join(words)}",
-                      [python, machine.HERE / "torch_train.py", *words],
-                      env=dict(os.environ))
-    if not ended.good:
-        return {"failed": ended.why()}
-    return json.loads(ended.text.splitlines()[-1])
+    """Of the batch that is asked for, or of the largest half of it, and half of
+    that, that fits."""
+    words = list(words)
+    at, more = words.index("--batch") + 1, words.index("--accumulate") + 1
+    while True:
+        ended = bench.run(f"PyTorch {' '.join(words)}",
+                          torch_words(bench, python, words), hangs=False,
+                          env=torch_environment(bench))
+        if ended.good:
+            return json.loads(ended.text.splitlines()[-1])
+        batch = int(words[at])
+        if batch == 1 or "out of memory" not in ended.text:
+            return {"failed": ended.why()}
+        words[at], words[more] = str(batch // 2), str(2 * int(words[more]))
 
 
 def torch(bench, ours, words, ways, least):
-    """Of the ways that PyTorch has, the best beside what dsflow did."""
+    """The first of the ways that runs, beside what dsflow did."""
     from checks import Missing, Wrong
 
     python = machine.python_with_torch(not bench.small)
     if python is None:
         raise Missing("no Python here has PyTorch"
                       + ("" if bench.small else " that sees a GPU"))
-    device = "cpu" if bench.small else "cuda"
     if bench.small:
-        words = ["--batch", "2", "--sequence", "16", "--width", "32",
-                 "--heads", "2", "--layers", "1", "--steps", "1",
-                 "--warmup", "1"]
+        words = ["--batch", "2", "--accumulate", "1", "--sequence", "16",
+                 "--width", "32", "--heads", "2", "--layers", "1", "--steps",
+                 "1", "--warmup", "1"]
         ways = [[]]
     rows, tried = [], {}
     for way in ways:
         name = " ".join(w.lstrip("-") for w in way) or "plain"
-        tried[name] = found = torch_steps(
-            bench, python, ["--device", device, *words, *way])
-        rows.append(row(f"PyTorch, {name}", found.get("failed") or
-                        f"{found['tokens_per_second']:,.0f} tokens/s"))
+        tried[name] = found = torch_steps(bench, python, [*words, *way])
+        rows.append(row(f"PyTorch, {name}", found["failed"][:160]
+                        if "failed" in found else
+                        f"{found['tokens_per_second']:,.0f} tokens/s, batches "
+                        f"of {found['batch']}"))
+        if "failed" not in found:
+            break
     rates = [t["tokens_per_second"] for t in tried.values()
              if "failed" not in t]
     if not rates:
@@ -270,29 +371,66 @@ def torch(bench, ours, words, ways, least):
     return {"rows": rows, "tried": tried}
 
 
-COMPILED = ["--type", "autocast", "--adam", "fused", "--compile"]
 EAGER = ["--type", "autocast", "--adam", "fused"]
+COMPILED = [*EAGER, "--compile"]
+BLOCKS = [*EAGER, "--compile-blocks"]
+TORCH_124M = ["--batch", "64", "--accumulate", "8", "--sequence", "1024"]
+TORCH_1_5B = ["--batch", "16", "--accumulate", "8", "--sequence", "1024",
+              "--layers", "48", "--heads", "25", "--width", "1600"]
+
+
+def of_one_micro_batch(words):
+    words = list(words)
+    words[words.index("--accumulate") + 1] = "1"
+    return [*words, "--steps", "1", "--warmup", "0"]
+
+
+def begin_compiling(bench):
+    """PyTorch compiles for a minute, beside parts that are not timed: what it
+    has then is on disk."""
+    python = machine.python_with_torch(not bench.small)
+    if python is None or bench.small:
+        return
+    each = [shlex.join(map(str, torch_words(bench, python, [
+        *of_one_micro_batch(words), *way])))
+        for words, way in ((TORCH_124M, COMPILED), (TORCH_1_5B, BLOCKS))]
+    with open(bench.work / "compiling.log", "wb") as log:
+        process = machine.start(["sh", "-c", "; ".join(each)], output=log,
+                                env=torch_environment(bench))
+    bench.background["compiling"] = process, None
+
+
+def settle(bench, limit):
+    """Before something is timed."""
+    process, _ = bench.background.pop("compiling", (None, None))
+    if process is None:
+        return
+    begin = time.monotonic()
+    try:
+        process.wait(timeout=max(limit, 1))
+    except subprocess.TimeoutExpired:
+        machine.stop(process)
+        process.wait()
+    bench.results.log(f"compiling: waited {time.monotonic() - begin:.0f} s, "
+                      f"status {process.returncode}",
+                      (bench.work / "compiling.log").read_text(
+                          errors="replace"))
 
 
 def torch_gpt2_124m(bench):
     """PyTorch on the job of gpt2-124m, compiled"""
-    return torch(bench, "gpt2-124m",
-                 ["--batch", "64", "--accumulate", "8", "--sequence", "1024",
-                  "--steps", "5"], [COMPILED], 1.0)
+    return torch(bench, "gpt2-124m", [*TORCH_124M, "--steps", "5"],
+                 [COMPILED, EAGER], 1.0)
 
 
 def torch_gpt2_small(bench):
     """PyTorch on the job of gpt2-small, not compiled"""
     return torch(bench, "gpt2-small",
-                 ["--batch", "4", "--sequence", "1024", "--steps", "40"],
-                 [EAGER], 1.0)
+                 ["--batch", "4", "--accumulate", "1", "--sequence", "1024",
+                  "--steps", "40"], [EAGER], 1.0)
 
 
 def torch_gpt2_1_5b(bench):
     """PyTorch on the job of gpt2-1.5b, compiled block by block"""
-    return torch(bench, "gpt2-1.5b",
-                 ["--batch", "16", "--accumulate", "8", "--sequence", "1024",
-                  "--layers", "48", "--heads", "25", "--width", "1600",
-                  "--steps", "3"],
-                 [["--type", "autocast", "--adam", "fused",
-                   "--compile-blocks"]], 1.0)
+    return torch(bench, "gpt2-1.5b", [*TORCH_1_5B, "--steps", "3"],
+                 [BLOCKS, EAGER], 1.0)

@@ -203,6 +203,7 @@ print(json.dumps({
     "torch": torch.__version__,
     "params": sum(p.numel() for p in params),
     "threads": torch.get_num_threads(),
+    "batch": args.batch,
     "seconds": round(median, 5),
     "fastest": round(min(seconds[args.warmup:]), 5),
     "tokens_per_second": round(

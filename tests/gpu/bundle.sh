@@ -42,6 +42,46 @@ grep -Eq '^gpt2-124m +tokens/s +[0-9,]+ +>= 460,000$' out/table.txt ||
     fault "$(cat log)"
 grep -Eq '^ *machine +GPU +emulated GPU: 4.0 GiB' log || fault "$(cat log)"
 
+# Micro-batches are as large as fit.
+DSFLOW_EMULATED_MEMORY=0x100000 python3 ./run --only gpt2-1.5b > log 2>&1 ||
+    fault "$(cat log)"
+grep -Eq '^gpt2-1.5b +micro-batch +1 sequences; 2 do not fit: memory: device: ' \
+    out/table.txt || fault "$(cat log)"
+grep -Eq '^gpt2-1.5b +tokens/s +[0-9,]+' out/table.txt || fault "$(cat log)"
+
+# Batches of PyTorch too; and a form that fails is followed by another.
+mkdir -p packages/torch
+: > packages/torch/__init__.py
+cat > torch_train.py <<'TOOL'
+import sys
+batch = int(sys.argv[sys.argv.index("--batch") + 1])
+more = int(sys.argv[sys.argv.index("--accumulate") + 1])
+if batch > 1:
+    sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate")
+print('{"tokens_per_second": 7, "batch": %d, "more": %d}' % (batch, more))
+TOOL
+PYTHONPATH=$here/packages python3 ./run --only torch-gpt2-1.5b > log 2>&1 ||
+    fault "$(cat log)"
+grep -Eq '^torch-gpt2-1.5b +PyTorch, plain +7 tokens/s, batches of 1$' out/table.txt ||
+    fault "$(cat log)"
+grep -q '"more": 2' out/results.json || fault "PyTorch's step is another one"
+echo 'import sys; sys.exit("--compile" in sys.argv and "no compiler" or
+    print("{\"tokens_per_second\": 7, \"batch\": 64}"))' > torch_train.py
+PYTHONPATH=$here/packages python3 -B -c '
+import types, jobs, machine, results
+bench = types.SimpleNamespace(small=False, results=results.Results("forms"),
+    work=machine.HERE, run=lambda t, w, **k: machine.run(w, 60, k["env"]))
+machine.python_with_torch = lambda on_gpus: "python3"
+bench.background = {}
+jobs.begin_compiling(bench)
+jobs.settle(bench, 60)
+rows = jobs.torch_gpt2_124m(bench)["rows"]
+assert [row["measured"] for row in rows] == ["exit status 1: no compiler",
+    "7 tokens/s, batches of 64"], rows
+' > log 2>&1 || fault "forms of PyTorch: $(cat log)"
+grep -q '^=== compiling: ' forms/log.txt && grep -q '^no compiler' forms/log.txt ||
+    fault "compiling: $(cat forms/log.txt)"
+
 # What compute-sanitizer says decides, of each program.
 mkdir tools
 cat > tools/compute-sanitizer <<'TOOL'
