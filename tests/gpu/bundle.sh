@@ -86,33 +86,50 @@ grep -q '^=== compiling: ' forms/log.txt && grep -q '^no compiler' forms/log.txt
 mkdir tools
 cat > tools/compute-sanitizer <<'TOOL'
 #!/bin/sh
-shift 4
+while [ $# -gt 1 ] && [ "${1##*/}" != test_module ]; do shift; done
 [ -x "$1" ] || exit 1
-case $2 in
-sides) echo "========= ERROR SUMMARY: 0 errors" ;;
-*) echo "========= ERROR SUMMARY: 3 errors" ;;
+case $2,$3,$4 in
+sides,--here,) echo "========= ERROR SUMMARY: 0 errors" ;;
+*) echo "========= Invalid __global__ read of size 4 bytes"
+   echo "========= ERROR SUMMARY: 3 errors" ;;
 esac
 TOOL
 chmod +x tools/compute-sanitizer
 PATH=$here/tools:$PATH
 python3 ./run --only memcheck > log 2>&1 && fault "3 errors are none"
-grep -Eq '^memcheck +sides +0 errors.* ok$' out/table.txt || fault "$(cat log)"
-grep -Eq '^memcheck +same_bits +3 errors.* SHORT$' out/table.txt ||
+grep -Eq '^memcheck +memcheck sides +0 errors.* ok$' out/table.txt ||
+    fault "$(cat log)"
+grep -Eq '^memcheck +memcheck same_bits +3 errors.* SHORT$' out/table.txt ||
     fault "$(cat log)"
 
 python3 -B -c '
 from checks import errors_of
 assert errors_of("=== RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)") == 2
 assert errors_of("=== ERROR SUMMARY: 0 errors") == 0
-assert errors_of("=== Error: the program did not begin") is None' > log 2>&1 ||
+assert errors_of("=== Error: the program did not begin") is None
+import machine, types
+said = "add                          2 cases, 0.1 s\n"
+def run(title, words, limit, env, hangs):
+    return machine.Ended(None, said, limit)
+bench = types.SimpleNamespace(run=run)
+from checks import under
+row, wrong = under(bench, "racecheck", ["sides", "--here"], "1", 5)
+assert wrong is None and row["verdict"] == "", row
+assert row["measured"].startswith("0 errors in 1 kinds"), row
+said += "========= Warning: Race reported between Write access at x\n"
+row, wrong = under(bench, "racecheck", ["sides", "--here"], "1", 5)
+assert wrong.startswith("sides: Warning: Race") and row["verdict"] == "SHORT"' > log 2>&1 ||
     fault "what compute-sanitizer says: $(cat log)"
 
 # Who is cut short leaves nothing running.
+mv tools/compute-sanitizer tools/told
 cat > tools/compute-sanitizer <<'TOOL'
 #!/bin/sh
 echo $$ > began.new && mv began.new began
 exec sleep 1000
 TOOL
+chmod +x tools/compute-sanitizer
+rm -f began
 python3 ./run --only initcheck > log 2>&1 &
 while [ ! -e began ] && kill -0 $! 2> /dev/null; do sleep 0.1; done
 kill $!
@@ -120,11 +137,15 @@ wait $!
 [ $? -eq 143 ] || fault "cut short: $(cat log)"
 kill -0 "$(cat began)" 2> /dev/null && fault "what it ran goes on"
 
+mv tools/told tools/compute-sanitizer
+
 # What fails at first contact has a name, and what comes behind is tried.
 DSFLOW_EMULATED_FAIL=2 python3 ./run --only first > log 2>&1 &&
     fault "what fails is not told"
 grep -Eq '^ *first +device memory +FAILS: .*illegal memory access' log ||
     fault "$(cat log)"
+grep -Eq '^ *first +memcheck sides embed.forward +3 errors' log ||
+    fault "a kind that fails is not looked at: $(cat log)"
 grep -Eq '^ *first +tiny job, fp32 +first fp32: exit status 1' log ||
     fault "$(cat log)"
 [ -e out/running.txt ] && fault "running.txt is left"
