@@ -1,6 +1,6 @@
 """Parts that say whether the GPU computes what it should."""
 
-import filecmp
+import json
 import os
 import re
 
@@ -93,7 +93,8 @@ def first(bench):
     if not layers.good:
         wrong += re.findall(r"^first: (.*: FAILS.*)", layers.text, re.M) \
             or [f"first: {layers.why()}"]
-    once = dict(machine.environment(), DSFLOW_GPU_CASES="1")
+    once = dict(machine.environment(), DSFLOW_GPU_CASES="1",
+                DSFLOW_GPU_SECONDS="20")
     sides = bench.run("sides, once", [test, "sides"], 60, once)
     good = re.findall(r"^(\S+) +\d+ cases, ", sides.text, re.M)
     rows.append(row("kinds, a case of each", f"{len(good)} good", "no fault",
@@ -203,6 +204,26 @@ def examine(bench, ended):
     return rows
 
 
+def examine_job(bench, name, keys):
+    """A job that failed on the GPU: one layer of it, and one micro-batch, under
+    compute-sanitizer."""
+    if machine.sanitizer() is None or bench.left() < 20:
+        return []
+    _, words = jobs.command(bench, f"{name}, examined", {
+        **keys, **jobs.BF16, "job.steps": 1, "model.layers": 1,
+        "batch.sequences": keys["batch.micro"]})
+    ended = bench.run(f"memcheck {name}",
+                      [machine.sanitizer(), "--tool", "memcheck",
+                       "--target-processes", "application-only",
+                       "--launch-timeout", "60", "--print-limit", "20",
+                       *words], bench.left() - 5,
+                      machine.environment(preload=False), hangs=False)
+    told = told_of(ended.text)
+    return [row("memcheck, one layer", told[0] if told else
+                f"{errors_of(ended.text)} errors, {ended.seconds:.0f} s",
+                "0 errors", not told and ended.good)]
+
+
 def sanitized(bench, tool):
     if machine.sanitizer() is None:
         raise Missing("there is no compute-sanitizer")
@@ -233,13 +254,28 @@ def initcheck(bench):
 
 # --- bits and losses --------------------------------------------------------
 
-def same(a, b):
-    """The newest checkpoints of two runs have the same bytes."""
+def tensors(path):
+    """(name, bytes) of each."""
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:8 + length])
+    header.pop("__metadata__", None)
+    for name, about in header.items():
+        begin, end = about["data_offsets"]
+        yield name, raw[8 + length + begin:8 + length + end]
+
+
+def differing(a, b):
+    """The newest checkpoints of two runs: names of tensors of other bytes."""
     def newest(run):
         checkpoints = run / "checkpoints"
         return checkpoints / (checkpoints / "latest").read_text().strip()
-    return all(filecmp.cmp(newest(a) / f, newest(b) / f, shallow=False)
-               for f in ("params.safetensors", "states.safetensors"))
+    names = []
+    for file in "params.safetensors", "states.safetensors":
+        others = dict(tensors(newest(b) / file))
+        names += [name for name, data in tensors(newest(a) / file)
+                  if others.get(name) != data]
+    return names
 
 
 def same_bits(bench):
@@ -259,9 +295,13 @@ def same_bits(bench):
     for name, more in ways[:2] if bench.small else ways:
         try:
             folder = jobs.train(bench, name, {**keys, **more}).folder
-            good = same(first, folder)
-            rows.append(row(name, "same" if good else "other bytes", "same",
-                            good))
+            others = differing(first, folder)
+            rows.append(row(name, f"{len(others)} others, such as "
+                            f"{', '.join(others[:3])}" if others else "same",
+                            "same", not others))
+            if others:
+                bench.results.log(f"{name}: others than once",
+                                  "\n".join(others))
         except jobs.Failed as e:
             rows.append(row(name, str(e)[:120], "same", False))
         if rows[-1]["verdict"] != "ok":

@@ -202,7 +202,9 @@ def job(bench, name, keys, steps, least, idle):
     try:
         found = timed(bench, name, keys, steps)
     except Exception as e:
-        e.rows = rows
+        from checks import examine_job
+        e.rows = rows + (examine_job(bench, name, keys)
+                         if ": GPU " in str(e) else [])
         raise
     rate = found["tokens_per_second"]
     rows += [row("tokens/s", f"{rate:,.0f}", f">= {least:,.0f}" if least else "",

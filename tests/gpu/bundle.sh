@@ -86,7 +86,7 @@ grep -q '^=== compiling: ' forms/log.txt && grep -q '^no compiler' forms/log.txt
 mkdir tools
 cat > tools/compute-sanitizer <<'TOOL'
 #!/bin/sh
-while [ $# -gt 1 ] && [ "${1##*/}" != test_module ]; do shift; done
+while [ $# -gt 1 ] && [ "${1##*/bin/}" = "$1" ]; do shift; done
 [ -x "$1" ] || exit 1
 case $2,$3,$4 in
 sides,--here,) echo "========= ERROR SUMMARY: 0 errors" ;;
@@ -107,6 +107,21 @@ from checks import errors_of
 assert errors_of("=== RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)") == 2
 assert errors_of("=== ERROR SUMMARY: 0 errors") == 0
 assert errors_of("=== Error: the program did not begin") is None
+from checks import differing
+import json, pathlib
+def write(run, last):
+    folder = pathlib.Path(run, "checkpoints/step-1")
+    folder.mkdir(parents=True)
+    (folder.parent / "latest").write_text("step-1\n")
+    head = json.dumps({"a": {"data_offsets": [0, 2]},
+                       "b": {"data_offsets": [2, 4]}}).encode()
+    for file in "params", "states":
+        (folder / (file + ".safetensors")).write_bytes(
+            len(head).to_bytes(8, "little") + head + b"123" + last)
+    return pathlib.Path(run)
+one = write("one", b"4")
+assert differing(one, one) == []
+assert differing(one, write("two", b"5")) == ["b", "b"]
 import machine, types
 said = "add                          2 cases, 0.1 s\n"
 def run(title, words, limit, env, hangs):
@@ -176,6 +191,8 @@ assert "hangs: process" in ended.told and "sleep" in ended.told, ended.told
 DSFLOW_EMULATED_FAIL=40 python3 ./run --only gpt2-small > log 2>&1 &&
     fault "a GPU that fails is not told"
 grep -q '^gpt2-small: failed, .*illegal memory access' log || fault "$(cat log)"
+grep -Eq '^gpt2-small +memcheck, one layer +Invalid __global__ read' log ||
+    fault "it is not looked at: $(cat log)"
 grep -Eq '^gpt2-124m +tokens/s' out/table.txt || fault "$(cat out/table.txt)"
 python3 ./run --seconds 5 --only machine > log 2>&1 || fault "$(cat log)"
 grep -q '^machine: not run.*no time is left' log || fault "$(cat log)"

@@ -5,8 +5,9 @@
  *     test_sides [--here] [--models] [KIND]
  *
  * --here: in this process, which ends at the first fault; for tools that follow
- * no children. --models: cases as wide as models are; emulated GPUs take minutes.
- * DSFLOW_GPU_CASES says how many cases. */
+ * no children. --models: cases as wide as models are; emulated GPUs take
+ * minutes. DSFLOW_GPU_CASES says how many cases, DSFLOW_GPU_SECONDS after how
+ * many a case hangs. */
 #include "lib/test.h"
 
 #include "base/units.h"
@@ -19,10 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of any shapes; and of segments, in bf16 or fp16, with sizes that are multiples
- * of 8, so that what is computed by rows of 16 bytes and in one pass with its
- * product is tried too. */
-enum { CASES = 24, ALIGNED = 6 };
+/* Of any shapes; and of segments, in bf16 or fp16, with sizes that are
+ * multiples of 8, so that what is computed by rows of 16 bytes and in one pass
+ * with its product is tried too. */
+enum { CASES = 24, ALIGNED = 6, SECONDS = 60 };
 
 /* Some rows as wide as those of GPT-2 124M and 1.5B and of a LLaMA, with fewer
  * words and hidden numbers. */
@@ -124,11 +125,16 @@ static void try_models(const struct dsflow_codelet *codelet,
     }
 }
 
+static uint64_t number(const char *variable, uint64_t otherwise)
+{
+    const char *wanted = getenv(variable);
+
+    return wanted != NULL ? strtoull(wanted, NULL, 10) : otherwise;
+}
+
 static uint64_t cases(void)
 {
-    const char *wanted = getenv("DSFLOW_GPU_CASES");
-
-    return wanted != NULL ? strtoull(wanted, NULL, 10) : CASES;
+    return number("DSFLOW_GPU_CASES", CASES);
 }
 
 static void try_side(struct dsf_verdict *verdict)
@@ -204,7 +210,8 @@ static void each_side_leaves_what_cores_do(void **state)
     while (*from != NULL) {
         struct dsf_verdict verdict;
 
-        dsf_child_run(try_sides, from, 60, &verdict);
+        dsf_child_run(try_sides, from,
+                      (double)number("DSFLOW_GPU_SECONDS", SECONDS), &verdict);
         assert_string_equal(verdict.untried, "");
         if (verdict.fault[0] == 0)
             break;
