@@ -82,33 +82,12 @@ void launch_convert(const void *from, void *to, size_t n, void *stream)
                stream, (const From *)from, (To *)to, n);
 }
 
-/* Numbers of a buffer from some element on. Of int8_block, codes stand behind the
- * scales of all blocks. */
-struct place {
-    void *numbers; /* or scales */
-    uint8_t *codes;
-};
-
-size_t scales_bytes(int64_t n)
-{
-    return (size_t)(n + DSFLOW_BLOCK_ELEMS - 1) / DSFLOW_BLOCK_ELEMS *
-           sizeof(uint16_t);
-}
-
-size_t width_of(enum dsflow_dtype type)
-{
-    return type == DSFLOW_FP32 ? 4 : type == DSFLOW_FP64 ? 8 : 2;
-}
+typedef struct dsf_gpu_packed place;
 
 place place_of(const struct dsflow_buf *buf, int64_t at, int64_t packed)
 {
-    uint8_t *v = (uint8_t *)buf->ptr;
-
-    if (packed == 0)
-        packed = buf->elems;
-    if (buf->dtype == DSFLOW_INT8_BLOCK)
-        return { v + scales_bytes(at), v + scales_bytes(packed) + at };
-    return { v + (size_t)at * width_of(buf->dtype), nullptr };
+    return dsf_gpu_packed_at(buf->dtype, buf->ptr,
+                             packed == 0 ? buf->elems : packed, at);
 }
 
 void narrow_to(enum dsflow_dtype type, const struct dsf_gpu_rounding *r,

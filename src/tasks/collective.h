@@ -14,12 +14,24 @@ struct dsf_pieces {
     int32_t owner; /* of the block, where there is one */
 };
 
-/* The first element of piece `i`; of piece `members`, the end. */
-int64_t dsf_pieces_at(const struct dsf_pieces *p, int32_t i);
+/* The first element of piece `i`; of piece `members`, the end. The module for
+ * GPUs asks this, too, and has no symbol of the program. */
+static inline int64_t dsf_pieces_at(const struct dsf_pieces *p, int32_t i)
+{
+    int64_t more = p->blocks % p->members;
+
+    if (p->blocks == 1)
+        return i > p->owner ? p->block : 0;
+    return (p->blocks / p->members * i + (i < more ? i : more)) * p->block;
+}
 int64_t dsf_pieces_elems(const struct dsf_pieces *p, int32_t i);
 
 /* The first element of the `i`-th of `parts` runs of consecutive pieces. */
-int64_t dsf_pieces_run_at(const struct dsf_pieces *p, int32_t parts, int32_t i);
+static inline int64_t dsf_pieces_run_at(const struct dsf_pieces *p,
+                                        int32_t parts, int32_t i)
+{
+    return dsf_pieces_at(p, (int32_t)((int64_t)i * p->members / parts));
+}
 
 /* How many pieces are not empty. */
 int32_t dsf_pieces_count(const struct dsf_pieces *p);

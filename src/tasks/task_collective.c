@@ -2,23 +2,9 @@
  * others. The policy `collectives` makes of these what an executor runs. */
 #include "tasks/tasks.h"
 
-int64_t dsf_pieces_at(const struct dsf_pieces *p, int32_t i)
-{
-    int64_t more = p->blocks % p->members;
-
-    if (p->blocks == 1)
-        return i > p->owner ? p->block : 0;
-    return (p->blocks / p->members * i + (i < more ? i : more)) * p->block;
-}
-
 int64_t dsf_pieces_elems(const struct dsf_pieces *p, int32_t i)
 {
     return dsf_pieces_at(p, i + 1) - dsf_pieces_at(p, i);
-}
-
-int64_t dsf_pieces_run_at(const struct dsf_pieces *p, int32_t parts, int32_t i)
-{
-    return dsf_pieces_at(p, (int32_t)((int64_t)i * p->members / parts));
 }
 
 int32_t dsf_pieces_count(const struct dsf_pieces *p)

@@ -1,6 +1,7 @@
 /* gpu_speeds.c - what GPU 0 of the module that DSFLOW_CUDA names can do, and
  * how near kinds of tasks come to it: copies, links, launches; norms, cross
- * entropy and Adam in bytes a second, attention in operations a second.
+ * entropy, Adam and coding for the wire in bytes a second, attention in
+ * operations a second.
  *
  *     gpu_speeds [small]
  *
@@ -9,6 +10,7 @@
  * emulated GPUs. */
 #include "exec/cuda_module.h"
 #include "tasks/args.h"
+#include "tasks/compress_args.h"
 #include "tasks/tile.h"
 
 #include <dsflow/op.h>
@@ -185,9 +187,12 @@ static void run_task(const void *user)
     r->side->run(&r->call, stream);
 }
 
-static int is_of_host(enum dsflow_dtype type)
+/* Tokens, losses, the control; other bytes are numbers for the wire. */
+static int is_of_host(enum dsflow_dtype type, int64_t elems)
 {
-    return type == DSFLOW_BYTES || type == DSFLOW_INT32 || type == DSFLOW_FP64;
+    return type == DSFLOW_INT32 || type == DSFLOW_FP64 ||
+           (type == DSFLOW_BYTES &&
+            elems == (int64_t)sizeof(struct dsflow_control));
 }
 
 static void measure_task(const struct task *t)
@@ -205,10 +210,10 @@ static void measure_task(const struct task *t)
         const struct dsflow_shape s = dsflow_shape_of(p->type, p->elems);
 
         shapes[p->port] = s;
-        bufs[p->port] =
-            (struct dsflow_buf){ is_of_host(p->type) ? pinned(s.bytes)
-                                                     : numbers(s.bytes),
-                                 s.bytes, s.elems, s.dtype };
+        bufs[p->port] = (struct dsflow_buf){ is_of_host(p->type, p->elems)
+                                                 ? pinned(s.bytes)
+                                                 : numbers(s.bytes),
+                                             s.bytes, s.elems, s.dtype };
     }
     if (op->check(&c, &err) < 0)
         must(err.msg);
@@ -220,7 +225,7 @@ static void measure_task(const struct task *t)
     measure(&(struct measured){ t->name, run_task, &r, t->bytes, t->flops });
     must(gpu->release(r.call.scratch));
     for (unsigned i = 0; i < op->nports; i++)
-        if (bufs[i].ptr != NULL && !is_of_host(bufs[i].dtype))
+        if (bufs[i].ptr != NULL && !is_of_host(bufs[i].dtype, bufs[i].elems))
             must(gpu->release(bufs[i].ptr));
 }
 
@@ -328,6 +333,67 @@ static void measure_adam(void)
                         0 });
 }
 
+/* Of a unit: coded, decoded, and both at once; gradients of two groups. */
+static void measure_format(const char *format, int64_t block,
+                           const char *const names[4])
+{
+    const int64_t n = small ? 16384 : 64 * MEBI;
+    struct dsf_coding coding = { .block = block, .coded = n };
+    struct dsf_compress_args there = { .elems = n };
+    struct dsf_decompress_args back = {
+        .pieces = { .blocks = n / block, .block = block, .members = 1 },
+        .runs = 1,
+        .type = DSFLOW_FP32,
+    };
+    struct dsf_recode_args both = { .elems = n };
+    struct dsf_add_recoded_args sum = { .elems = n };
+    const double whole = 4.0 * (double)n;
+    int64_t bytes;
+
+    snprintf(coding.format, sizeof(coding.format), "%s", format);
+    bytes = dsf_coding_bytes(&coding, 0, n);
+    there.coding = back.coding = both.coding = sum.coding = coding;
+    measure_task(
+        &(struct task){ names[0],
+                        "compress",
+                        &there,
+                        { { 0, DSFLOW_FP32, n }, { 1, DSFLOW_BYTES, bytes } },
+                        whole + (double)bytes,
+                        0 });
+    measure_task(
+        &(struct task){ names[1],
+                        "decompress",
+                        &back,
+                        { { 0, DSFLOW_FP32, n }, { 1, DSFLOW_BYTES, bytes } },
+                        whole + (double)bytes,
+                        0 });
+    measure_task(
+        &(struct task){ names[2],
+                        "recode",
+                        &both,
+                        { { 0, DSFLOW_FP32, n }, { 1, DSFLOW_FP32, n } },
+                        2 * whole,
+                        0 });
+    measure_task(
+        &(struct task){ names[3],
+                        "add_recoded",
+                        &sum,
+                        { { 0, DSFLOW_FP32, n }, { 1, DSFLOW_FP32, n } },
+                        3 * whole,
+                        0 });
+}
+
+static void measure_wire(void)
+{
+    static const char *const int8[] = { "int8 encode", "int8 decode",
+                                        "int8 recode", "int8 sum of two" };
+    static const char *const int4[] = { "int4 encode", "int4 decode",
+                                        "int4 recode", "int4 sum of two" };
+
+    measure_format("int8", 2048, int8);
+    measure_format("int4", 256, int4);
+}
+
 /* Half of the scores count; backward is 2.5 x forward. */
 static void measure_attention(const char *forward, const char *backward,
                               int32_t heads, int32_t head_dim)
@@ -385,6 +451,7 @@ int main(int argc, char **argv)
     measure_norms();
     measure_loss();
     measure_adam();
+    measure_wire();
     measure_attention("attention 128 forward", "attention 128 backward",
                       small ? 1 : 16, 128);
     measure_attention("attention 64 forward", "attention 64 backward",

@@ -33,4 +33,13 @@ exec ./tests/same/test_meshes \
     "$(trial llama batch.sequences=3 machine.gpus=2 mesh.pipeline=2 \
         pipeline.schedule=zero_bubble recompute.what=block \
         offload.activations=cpu offload.params=cpu precision.compute=fp16 \
-        precision.initial_scale=1024)"
+        precision.initial_scale=1024)" \
+    "$(trial gpt2 batch.sequences=4 batch.groups=4 machine.gpus=2 mesh.data=2 \
+        zero.stage=2 compress.keep=0 compress.gradients=int4 \
+        compress.params=int8 compress.error=int8)" \
+    "$(trial llama batch.sequences=4 batch.groups=4 machine.gpus=4 mesh.data=4 \
+        zero.stage=3 zero.keep=0 compress.keep=0 compress.gradients=sign \
+        compress.error=fp32 compress.params=bf16 precision.compute=bf16)" \
+    "$(trial gpt2 batch.sequences=4 batch.groups=4 machine.gpus=4 mesh.data=4 \
+        zero.stage=1 compress.keep=0 compress.gradients=int8 compress.node=2 \
+        compress.error=fp32 $nvme)"

@@ -1,65 +1,27 @@
 /* test_same_bits.c - kinds of task of which a GPU leaves the bits that cores
  * leave: random cases of each, with every set of instructions and in several
- * orders of blocks, warps and lanes. DSFLOW_GPU_CASES says how many cases. */
+ * orders of blocks, warps and lanes. DSFLOW_GPU_CASES says how many cases.
+ *
+ *     test_same_bits [KIND] */
 #include "lib/test.h"
 
-#include "base/random.h"
 #include "gpu/place.h"
+#include "gpu/same_bits.h"
 #include "kernels/loops.h"
 #include "tasks/args.h"
 #include <dsflow/codelet.h>
-#include <dsflow/op.h>
-#include <dsflow/optimizer.h>
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PORTS = 300, LINE = 64, ORDERS = 2 };
-
-/* What a task begins with, and what it leaves. */
-struct trial {
-    const char *op;
-    unsigned long long seed;
-    uint64_t random; /* state */
-    unsigned n, fresh;
-    struct dsflow_shape shapes[MOST_PORTS];
-    void *before[MOST_PORTS], *cores[MOST_PORTS], *gpu[MOST_PORTS];
-    _Alignas(16) unsigned char args[2048];
-};
-
-/* A number from least to most. */
-static int64_t any(struct trial *t, int64_t least, int64_t most)
-{
-    return least +
-           (int64_t)(dsf_random(&t->random) % (uint64_t)(most - least + 1));
-}
-
-static bool one_in(struct trial *t, int64_t n)
-{
-    return any(t, 1, n) == 1;
-}
-
-/* How many numbers: none, few, odd, whole words. */
-static int64_t any_size(struct trial *t)
-{
-    static const int64_t most[] = { 0, 9, 300, 1100, 9000 };
-    int64_t n = any(t, 0, most[any(t, 0, 4)]);
-
-    return one_in(t, 2) ? n : n / 8 * 8;
-}
-
-/* Where they begin: at whole words, or anywhere. */
-static int64_t any_start(struct trial *t)
-{
-    return one_in(t, 2) ? 16 * any(t, 0, 2) : any(t, 0, 21);
-}
+enum { LINE = 64, ORDERS = 2 };
 
 /* --- contents ------------------------------------------------------------- */
 
 /* Floats of all sizes, with zeroes, infinities and NaNs; where `plain`, none of
  * the latter, so that blocks and sums have numbers, too. */
-static float any_float(struct trial *t, bool plain)
+float any_float(struct trial *t, bool plain)
 {
     static const float odd[] = {
         0,        -0.0f,     0x1p-149f, 0x1p-126f, 0x1.fffffep127f,
@@ -86,7 +48,7 @@ static void fill_control(struct trial *t, struct dsflow_control *c)
         .correction2 = 1e-3 * (double)any(t, 1, 999),
         .norm = 3,
         .scale = one_in(t, 2) ? 1 : 1e-3 * (double)any(t, 1, 2000),
-        .loss_scale = 4,
+        .loss_scale = (double)any(t, 1, 4),
         .skip = one_in(t, 8) ? any(t, 1, 2) : DSFLOW_SKIP_NONE,
     };
 }
@@ -98,6 +60,10 @@ static void fill(struct trial *t, unsigned port)
     uint8_t *bytes = t->before[port];
     float *v = t->before[port];
 
+    if (s->dtype == DSFLOW_BYTES && t->coded) {
+        fill_wire(t, port);
+        return;
+    }
     if (s->dtype == DSFLOW_BYTES) {
         fill_control(t, t->before[port]);
         return;
@@ -108,6 +74,10 @@ static void fill(struct trial *t, unsigned port)
         if (s->dtype == DSFLOW_FP32) {
             v[i] = any_float(t, plain);
             v[i] *= squares ? v[i] * v[i] * v[i] : 1;
+            if (t->calm && !(fabsf(v[i]) < 0x1p20f))
+                v[i] = 1.5f;
+            if (t->quiet > 0 && i / t->quiet % 2 == 1)
+                v[i] = 0x1p-149f * (float)any(t, -3, 3);
         } else if (s->dtype == DSFLOW_BF16 || s->dtype == DSFLOW_FP16) {
             const float one = any_float(t, plain);
 
@@ -148,11 +118,6 @@ static void end(struct trial *t)
 
 /* --- cases ---------------------------------------------------------------- */
 
-static struct dsflow_shape floats(int64_t n)
-{
-    return dsflow_shape_of(DSFLOW_FP32, n);
-}
-
 /* The type of a gradient: half of them are fp32. */
 static enum dsflow_dtype any_type(struct trial *t)
 {
@@ -160,11 +125,6 @@ static enum dsflow_dtype any_type(struct trial *t)
                                                DSFLOW_BF16, DSFLOW_FP16 };
 
     return types[any(t, 0, 3)];
-}
-
-static struct dsflow_shape control(void)
-{
-    return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
 }
 
 static void make_update(struct trial *t)
@@ -332,12 +292,23 @@ static const struct {
     const char *op;
     void (*make)(struct trial *t);
 } kinds[] = {
-    { "adam", make_update },       { "sgd", make_update },
-    { "lion", make_update },       { "adagrad", make_update },
-    { "add", make_sum },           { "reduce", make_sum },
-    { "square", make_square },     { "cast", make_cast },
-    { "wait", make_wait },         { "lamb", make_lamb },
+    { "adam", make_update },
+    { "sgd", make_update },
+    { "lion", make_update },
+    { "adagrad", make_update },
+    { "add", make_sum },
+    { "reduce", make_sum },
+    { "square", make_square },
+    { "cast", make_cast },
+    { "wait", make_wait },
+    { "lamb", make_lamb },
     { "lamb_moments", make_lamb },
+    { "recode", make_wire },
+    { "compress", make_wire },
+    { "decompress", make_wire },
+    { "add_compressed", make_wire },
+    { "add_recoded", make_wire },
+    { "feed_back", make_wire },
 };
 
 /* --- runs ----------------------------------------------------------------- */
@@ -348,7 +319,7 @@ static void run_at(struct trial *t, void **at, dsflow_cpu_fn cores,
     const struct dsflow_op *op = dsflow_op_find(t->op);
     const struct dsflow_case c = { op, t->shapes, t->n, t->args };
     size_t (*scratch)(const struct dsflow_case *) =
-        gpu != NULL ? place_scratch(gpu) : NULL;
+        gpu != NULL ? place_scratch(gpu) : op->scratch;
     const size_t bytes = scratch != NULL ? scratch(&c) : 0;
     struct dsflow_buf bufs[MOST_PORTS];
     struct dsflow_call call = { .bufs = bufs,
@@ -474,5 +445,7 @@ int PLACE_MAIN(same_bits)(int argc, char **argv)
             .initial_state = &numbers[kind],
         };
     }
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,637 @@
+/* dev_wire.h - numbers in a format for the wire (tasks/coding.h,
+ * kernels/wire_blocks.h), with the bits of cores: a team of threads has a block
+ * of a coding in its registers, and reads and writes it once. A block is 16 to
+ * 4096 numbers, of which each thread has 8 that follow each other in the first
+ * half and 8 in the second one: in 4 bits these share bytes. */
+#ifndef DSF_GPU_DEV_WIRE_H
+#define DSF_GPU_DEV_WIRE_H
+
+#include "gpu/dev_squares.h"
+
+#include "kernels/wire_blocks.h"
+#include "tasks/coding.h"
+
+#define DEV_BOTH __host__ __device__ inline /* the host asks it, too */
+
+enum {
+    WIRE_PIECE = 8,
+    WIRE_OWN = 2 * WIRE_PIECE,
+    WIRE_MOST_THREADS = DSFLOW_WIRE_FORMAT_MOST / WIRE_OWN,
+    WIRE_THREADS = 128, /* of several teams, or of one that needs no more */
+    WIRE_NAN = 0x7fc00000,
+    WIRE_PLAIN = -2, /* instead of a tensor: the block is not coded, */
+    WIRE_ALONE = -1  /* or has a scale of its own */
+};
+
+/* --- which numbers, and where --------------------------------------------- */
+
+/* Of the numbers in front of `at` so many are coded. */
+DEV_BOTH int64_t wire_coded_before(const dsf_coding &c, int64_t at)
+{
+    int64_t n = 0;
+
+    if (c.ntensors == 0)
+        return at < c.coded ? at : c.coded;
+    for (int64_t i = 0; i < c.ntensors && c.tensors[i].at < at; i++) {
+        const int64_t of = at - c.tensors[i].at;
+
+        n += of < c.tensors[i].elems ? of : c.tensors[i].elems;
+    }
+    return n;
+}
+
+/* The tensor of the block that begins with number `at`. */
+DEV_BOTH int64_t wire_tensor(const dsf_coding &c, int64_t at)
+{
+    if (c.ntensors == 0)
+        return at < c.coded ? WIRE_ALONE : WIRE_PLAIN;
+    for (int64_t i = 0; i < c.ntensors; i++)
+        if (at < c.tensors[i].at + c.tensors[i].elems)
+            return at < c.tensors[i].at ? (int64_t)WIRE_PLAIN : i;
+    return WIRE_PLAIN;
+}
+
+/* The bytes of numbers from .. to, which are whole blocks; of a block:
+ * F::bytes. */
+template <class F>
+DEV_BOTH int64_t wire_bytes(const dsf_coding &c, int64_t from, int64_t to)
+{
+    const int64_t coded = wire_coded_before(c, to) - wire_coded_before(c, from);
+    const int64_t step = DSFLOW_WIRE_FORMAT_STEP;
+    const uint32_t blocks =
+        (uint32_t)(coded / step) / (uint32_t)(c.block / step);
+
+    return blocks * (int64_t)F::bytes((size_t)c.block) +
+           (to - from - coded) * (int64_t)sizeof(float);
+}
+
+/* The numbers of this thread: piece p is `half` * p + at .. + 8 of the block.
+ */
+struct wire_place {
+    size_t half, at;
+
+    explicit DEV wire_place(const dsf_coding &c)
+        : half((size_t)c.block / 2), at((size_t)threadIdx.x * WIRE_PIECE)
+    {
+    }
+    DEV bool is_there() const
+    {
+        return at < half;
+    }
+};
+
+/* --- memory --------------------------------------------------------------- */
+
+DEV bool wire_is_at(const void *p, unsigned width)
+{
+    return (uintptr_t)p % width == 0;
+}
+
+/* N words at any address: 16 bytes at a time where it is a multiple of that. */
+template <int N> DEV void wire_get(const void *p, uint32_t (&w)[N])
+{
+    const uint8_t *bytes = (const uint8_t *)p;
+
+    if (N % 4 == 0 && wire_is_at(p, 16)) {
+        DEV_UNROLL
+        for (int i = 0; i + 4 <= N; i += 4) {
+            const uint4 raw = dev_load16(bytes + i * 4);
+
+            memcpy(w + i, &raw, sizeof(raw));
+        }
+        return;
+    }
+    if (wire_is_at(p, 4)) {
+        DEV_UNROLL
+        for (int i = 0; i < N; i++)
+            w[i] = ((const uint32_t *)p)[i];
+        return;
+    }
+    DEV_UNROLL
+    for (int i = 0; i < N; i++)
+        w[i] = bytes[4 * i] | (uint32_t)bytes[4 * i + 1] << 8 |
+               (uint32_t)bytes[4 * i + 2] << 16 |
+               (uint32_t)bytes[4 * i + 3] << 24;
+}
+
+template <int N> DEV void wire_put(void *p, const uint32_t (&w)[N])
+{
+    uint8_t *bytes = (uint8_t *)p;
+
+    if (N % 4 == 0 && wire_is_at(p, 16)) {
+        DEV_UNROLL
+        for (int i = 0; i + 4 <= N; i += 4)
+            dev_store16(bytes + i * 4,
+                        make_uint4(w[i], w[i + 1], w[i + 2], w[i + 3]));
+        return;
+    }
+    if (wire_is_at(p, 4)) {
+        DEV_UNROLL
+        for (int i = 0; i < N; i++)
+            ((uint32_t *)p)[i] = w[i];
+        return;
+    }
+    DEV_UNROLL
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < 4; k++)
+            bytes[4 * i + k] = (uint8_t)(w[i] >> 8 * k);
+}
+
+/* A piece in fp32, as it is. */
+DEV void wire_get_floats(const void *p, float *v)
+{
+    uint32_t w[WIRE_PIECE];
+
+    wire_get(p, w);
+    DEV_UNROLL
+    for (int k = 0; k < WIRE_PIECE; k++)
+        v[k] = __uint_as_float(w[k]);
+}
+DEV void wire_put_floats(void *p, const float *v)
+{
+    uint32_t w[WIRE_PIECE];
+
+    DEV_UNROLL
+    for (int k = 0; k < WIRE_PIECE; k++)
+        w[k] = __float_as_uint(v[k]);
+    wire_put(p, w);
+}
+
+/* Those of this thread in a block in fp32 at `p`; 0: it has none. */
+DEV void wire_load(const float *p, const wire_place &at, float (&v)[WIRE_OWN])
+{
+    DEV_UNROLL
+    for (int k = 0; k < WIRE_OWN; k++)
+        v[k] = 0;
+    if (!at.is_there())
+        return;
+    wire_get_floats(p + at.at, v);
+    wire_get_floats(p + at.half + at.at, v + WIRE_PIECE);
+}
+DEV void wire_store(float *p, const wire_place &at, const float (&v)[WIRE_OWN])
+{
+    if (!at.is_there())
+        return;
+    wire_put_floats(p + at.at, v);
+    wire_put_floats(p + at.half + at.at, v + WIRE_PIECE);
+}
+
+/* A piece in 16 bits, as words. */
+template <class T> DEV void wire_halves(const float *v, uint32_t (&w)[4])
+{
+    DEV_UNROLL
+    for (int k = 0; k < 4; k++)
+        w[k] = dev_half_bits<T>(v[2 * k]) | dev_half_bits<T>(v[2 * k + 1])
+                                                << 16;
+}
+template <class T> DEV void wire_put_halves(void *p, const float *v)
+{
+    uint32_t w[4];
+
+    wire_halves<T>(v, w);
+    if (wire_is_at(p, 4)) {
+        wire_put(p, w);
+        return;
+    }
+    DEV_UNROLL
+    for (int k = 0; k < WIRE_PIECE; k++)
+        ((uint16_t *)p)[k] = (uint16_t)(w[k / 2] >> k % 2 * 16);
+}
+
+/* Numbers from `at` on of data that may be narrow. */
+struct wire_out {
+    void *at;
+    enum dsflow_dtype type;
+
+    DEV void put(int64_t i, const float *v) const
+    {
+        if (type == DSFLOW_FP32)
+            wire_put_floats((float *)at + i, v);
+        else if (type == DSFLOW_BF16)
+            wire_put_halves<bf16>((uint16_t *)at + i, v);
+        else
+            wire_put_halves<fp16>((uint16_t *)at + i, v);
+    }
+    /* Of the block that begins with number i. */
+    DEV void store(int64_t i, const wire_place &of,
+                   const float (&v)[WIRE_OWN]) const
+    {
+        if (!of.is_there())
+            return;
+        put(i + (int64_t)of.at, v);
+        put(i + (int64_t)(of.half + of.at), v + WIRE_PIECE);
+    }
+};
+
+/* --- teams ---------------------------------------------------------------- */
+
+/* The threads of one threadIdx.y, which are whole warps: one, or all of the
+ * block. `room`: its shared memory. What several do has all of them. */
+struct wire_team {
+    char *room;
+    unsigned turn;
+
+    enum { WARPS = WIRE_MOST_THREADS / 32 };
+    enum { ROOM = 2 * WARPS * 4 + 16 }; /* and a block, where squares are */
+
+    DEV unsigned warps() const
+    {
+        return blockDim.x / 32;
+    }
+    DEV void sync() const
+    {
+        if (warps() > 1)
+            __syncthreads();
+        else
+            __syncwarp();
+    }
+
+    /* The largest of all, in each thread. Turns have memory of their own: who
+     * is a barrier behind still reads that of the last one. */
+    DEV uint32_t most(uint32_t v)
+    {
+        uint32_t *of = (uint32_t *)room + (turn++ % 2) * WARPS;
+
+        for (unsigned apart = 16; apart > 0; apart /= 2) {
+            const uint32_t other = __shfl_xor_sync(~0u, v, apart);
+
+            v = other > v ? other : v;
+        }
+        if (warps() == 1)
+            return v;
+        if (threadIdx.x % 32 == 0)
+            of[threadIdx.x / 32] = v;
+        __syncthreads();
+        for (unsigned i = 0; i < warps(); i++)
+            v = of[i] > v ? of[i] : v;
+        return v;
+    }
+
+    /* The sum of the squares of the block, in each thread: by one warp. */
+    DEV double squares(const wire_place &at, const float (&v)[WIRE_OWN]) const
+    {
+        double *sum = (double *)(room + 2 * WARPS * 4);
+        float *block = (float *)(room + ROOM);
+        double own = 0;
+
+        sync();
+        wire_store(block, at, v);
+        sync();
+        if (threadIdx.x < 32)
+            own = dev_squares_of<false>(block, 2 * at.half);
+        if (threadIdx.x == 0)
+            *sum = own;
+        sync();
+        return *sum;
+    }
+};
+
+/* --- formats -------------------------------------------------------------- */
+
+/* Each has: the bytes of a block; those of shared memory that a team needs; the
+ * scale of a block; what a number becomes of a scale when it is coded and
+ * decoded; and a block put into its bytes, and taken out of them. */
+
+DEV void wire_put_scale(uint8_t *out, const wire_place &at, float scale)
+{
+    const uint32_t w[1] = { __float_as_uint(scale) };
+
+    if (at.at == 0)
+        wire_put(out, w);
+}
+DEV float wire_get_scale(const uint8_t *in)
+{
+    uint32_t w[1];
+
+    wire_get(in, w);
+    return __uint_as_float(w[0]);
+}
+
+struct wire_bf16 {
+    static DEV_BOTH size_t bytes(size_t block)
+    {
+        return block * sizeof(uint16_t);
+    }
+    static DEV_BOTH size_t room(size_t)
+    {
+        return 0;
+    }
+    static DEV float scale(wire_team &, const wire_place &,
+                           const float (&)[WIRE_OWN])
+    {
+        return 1;
+    }
+    static DEV float as_sent(float v, float)
+    {
+        return __uint_as_float(dev_half_bits<bf16>(v) << 16);
+    }
+    static DEV void put(uint8_t *out, const wire_place &at, float,
+                        const float (&v)[WIRE_OWN])
+    {
+        wire_put_halves<bf16>(out + 2 * at.at, v);
+        wire_put_halves<bf16>(out + 2 * (at.half + at.at), v + WIRE_PIECE);
+    }
+    static DEV void get(const uint8_t *in, const wire_place &at,
+                        float (&v)[WIRE_OWN])
+    {
+        DEV_UNROLL
+        for (int p = 0; p < 2; p++) {
+            uint32_t w[4];
+
+            wire_get(in + 2 * (p * at.half + at.at), w);
+            DEV_UNROLL
+            for (int k = 0; k < WIRE_PIECE; k++)
+                v[p * WIRE_PIECE + k] = __uint_as_float(
+                    k % 2 ? w[k / 2] & 0xffff0000u : w[k / 2] << 16);
+        }
+    }
+};
+
+/* Whole numbers of 8 or 4 bits. */
+template <int BITS> struct wire_whole {
+    static DEV_BOTH size_t bytes(size_t block)
+    {
+        return DSF_WIRE_SCALE + block * BITS / 8;
+    }
+    static DEV_BOTH size_t room(size_t)
+    {
+        return 0;
+    }
+    static DEV float scale(wire_team &team, const wire_place &,
+                           const float (&v)[WIRE_OWN])
+    {
+        uint32_t most = 0;
+        float s;
+
+        DEV_UNROLL
+        for (int k = 0; k < WIRE_OWN; k++) {
+            const uint32_t size = __float_as_uint(v[k]) & 0x7fffffff;
+
+            most = size > most ? size : most;
+        }
+        most = team.most(most);
+        if (most >= 0x7f800000)
+            return __uint_as_float(WIRE_NAN);
+        s = __fmul_rn(__uint_as_float(most), 2.0f / (1 << BITS));
+        return s == 0 ? 1 : s;
+    }
+    /* From -2^(BITS-1) on; 0, where the scale is no number. */
+    static DEV int code(float v, float s)
+    {
+        const float most = (1 << (BITS - 1)) - 1, x = __fdiv_rn(v, s);
+
+        return s == s ? __float2int_rn(x < -most - 1 ? -most - 1
+                                       : x > most    ? most
+                                                     : x)
+                      : 0;
+    }
+    static DEV float as_sent(float v, float s)
+    {
+        return __fmul_rn((float)code(v, s), s);
+    }
+    static DEV void put(uint8_t *out, const wire_place &at, float s,
+                        const float (&v)[WIRE_OWN])
+    {
+        uint32_t w[2][2] = {};
+
+        wire_put_scale(out, at, s);
+        DEV_UNROLL
+        for (int k = 0; k < WIRE_OWN; k++) {
+            const uint32_t c = (uint32_t)code(v[k], s);
+            const int p = k / WIRE_PIECE, i = k % WIRE_PIECE;
+
+            if (BITS == 8)
+                w[p][i / 4] |= (c & 255) << i % 4 * 8;
+            else
+                w[0][i / 4] |= (c & 15) << (i % 4 * 8 + p * 4);
+        }
+        wire_put(out + DSF_WIRE_SCALE + at.at, w[0]);
+        if (BITS == 8)
+            wire_put(out + DSF_WIRE_SCALE + at.half + at.at, w[1]);
+    }
+    static DEV void get(const uint8_t *in, const wire_place &at,
+                        float (&v)[WIRE_OWN])
+    {
+        const float s = wire_get_scale(in);
+        uint32_t w[2][2] = {};
+
+        wire_get(in + DSF_WIRE_SCALE + at.at, w[0]);
+        if (BITS == 8)
+            wire_get(in + DSF_WIRE_SCALE + at.half + at.at, w[1]);
+        DEV_UNROLL
+        for (int k = 0; k < WIRE_OWN; k++) {
+            const int p = k / WIRE_PIECE, i = k % WIRE_PIECE;
+            const uint32_t raw = BITS == 8
+                                     ? w[p][i / 4] << (24 - i % 4 * 8)
+                                     : w[0][i / 4] << (28 - i % 4 * 8 - p * 4);
+
+            v[k] = __fmul_rn((float)((int32_t)raw >> (32 - BITS)), s);
+        }
+    }
+};
+
+DEV float wire_sign_scale(double squares, double n)
+{
+    const float scale = __double2float_rn(__dsqrt_rn(__ddiv_rn(squares, n)));
+
+    return (__float_as_uint(scale) & 0x7fffffff) < 0x7f800000
+               ? scale
+               : __uint_as_float(WIRE_NAN);
+}
+
+struct wire_sign {
+    static DEV_BOTH size_t bytes(size_t block)
+    {
+        return DSF_WIRE_SCALE + block / 8;
+    }
+    static DEV_BOTH size_t room(size_t block)
+    {
+        return block * sizeof(float);
+    }
+    static DEV float scale(wire_team &team, const wire_place &at,
+                           const float (&v)[WIRE_OWN])
+    {
+        return wire_sign_scale(team.squares(at, v), (double)(2 * at.half));
+    }
+    static DEV float as_sent(float v, float s)
+    {
+        return v < 0 ? -s : s;
+    }
+    static DEV void put(uint8_t *out, const wire_place &at, float s,
+                        const float (&v)[WIRE_OWN])
+    {
+        uint32_t signs = 0;
+
+        wire_put_scale(out, at, s);
+        DEV_UNROLL
+        for (int k = 0; k < WIRE_OWN; k++)
+            signs |= v[k] < 0 ? 1u << k : 0;
+        out += DSF_WIRE_SCALE;
+        out[at.at / 8] = (uint8_t)signs;
+        out[(at.half + at.at) / 8] = (uint8_t)(signs >> 8);
+    }
+    static DEV void get(const uint8_t *in, const wire_place &at,
+                        float (&v)[WIRE_OWN])
+    {
+        const float s = wire_get_scale(in);
+        uint32_t signs;
+
+        in += DSF_WIRE_SCALE;
+        signs = in[at.at / 8] | (uint32_t)in[(at.half + at.at) / 8] << 8;
+        DEV_UNROLL
+        for (int k = 0; k < WIRE_OWN; k++)
+            v[k] = signs >> k & 1 ? -s : s;
+    }
+};
+
+/* CALL, with F the format that the coding names. */
+#define WIRE_BY_FORMAT(coding, F, CALL)                                        \
+    do {                                                                       \
+        if (strcmp((coding).format, "bf16") == 0) {                            \
+            typedef wire_bf16 F;                                               \
+            CALL;                                                              \
+        } else if (strcmp((coding).format, "int8") == 0) {                     \
+            typedef wire_whole<8> F;                                           \
+            CALL;                                                              \
+        } else if (strcmp((coding).format, "int4") == 0) {                     \
+            typedef wire_whole<4> F;                                           \
+            CALL;                                                              \
+        } else {                                                               \
+            typedef wire_sign F;                                               \
+            CALL;                                                              \
+        }                                                                      \
+    } while (0)
+
+/* --- blocks --------------------------------------------------------------- */
+
+/* What a block's numbers are when they have been sent. `scales`: of tensors;
+ * NULL: each block has its own. */
+template <class F>
+DEV void wire_send(wire_team &team, const dsf_coding &c, const float *scales,
+                   int64_t at, const wire_place &of, float (&v)[WIRE_OWN])
+{
+    const int64_t tensor = wire_tensor(c, at);
+    float s;
+
+    if (tensor == WIRE_PLAIN)
+        return;
+    s = tensor >= 0 && scales != nullptr ? scales[tensor]
+                                         : F::scale(team, of, v);
+    DEV_UNROLL
+    for (int k = 0; k < WIRE_OWN; k++)
+        v[k] = F::as_sent(v[k], s);
+}
+
+/* Numbers of a block into their bytes, and out of these. */
+template <class F>
+DEV void wire_encode(wire_team &team, const dsf_coding &c, const float *scales,
+                     int64_t at, const wire_place &of,
+                     const float (&v)[WIRE_OWN], uint8_t *out)
+{
+    const int64_t tensor = wire_tensor(c, at);
+    float s;
+
+    if (tensor == WIRE_PLAIN) {
+        wire_store((float *)out, of, v);
+        return;
+    }
+    s = tensor >= 0 && scales != nullptr ? scales[tensor]
+                                         : F::scale(team, of, v);
+    if (of.is_there())
+        F::put(out, of, s, v);
+}
+template <class F>
+DEV void wire_decode(const dsf_coding &c, int64_t at, const wire_place &of,
+                     const uint8_t *in, float (&v)[WIRE_OWN])
+{
+    if (wire_tensor(c, at) == WIRE_PLAIN)
+        wire_load((const float *)in, of, v);
+    else if (of.is_there())
+        F::get(in, of, v);
+}
+
+/* loops_signs.h: finite_or. */
+DEV float wire_finite_or(float a, float b)
+{
+    return (__float_as_uint(a) & 0x7fffffff) < 0x7f800000 ? a : b;
+}
+
+/* What a kernel does with each block of a range: an OP has the coding c, a
+ * function `begin` that all threads call before the first one, for FRONT bytes
+ * at the beginning of shared memory, `of` with the range, and `block`. */
+struct wire_range {
+    int64_t at, elems; /* of the unit */
+};
+struct wire_op {
+    enum { FRONT = 0 };
+    dsf_coding c;
+    wire_range range;
+
+    DEV void begin() const
+    {
+    }
+    DEV wire_range of() const
+    {
+        return range;
+    }
+};
+
+template <class OP>
+__global__ void __launch_bounds__(WIRE_MOST_THREADS)
+    wire_blocks(const OP op, size_t room)
+{
+    const wire_range r = op.of();
+    const int64_t n = r.elems / op.c.block;
+    int64_t b = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    wire_team team = { dev_shared<char>() + OP::FRONT + threadIdx.y * room, 0 };
+
+    op.begin();
+    for (; b < n; b += (int64_t)gridDim.x * blockDim.y)
+        op.block(team, r.at + b * op.c.block);
+}
+
+/* How many threads, teams and blocks. */
+struct wire_shape {
+    dim3 block;
+    unsigned grid;
+};
+inline wire_shape wire_shape_of(const dsf_coding &c, int64_t elems)
+{
+    const unsigned lanes = (unsigned)c.block / WIRE_OWN;
+    const unsigned threads = lanes <= 32             ? 32
+                             : lanes <= WIRE_THREADS ? WIRE_THREADS
+                                                     : WIRE_MOST_THREADS;
+    const unsigned teams = threads < WIRE_THREADS ? WIRE_THREADS / threads : 1;
+    const unsigned blocks = dev_div_up((size_t)(elems / c.block), teams);
+
+    return { dim3(threads, teams),
+             blocks < DEV_EACH_BLOCKS ? blocks : (unsigned)DEV_EACH_BLOCKS };
+}
+
+/* Of `elems` numbers, or as many at most in each of `parts`; `more`: bytes of
+ * shared memory of a thread. */
+template <class F, class OP>
+void wire_launch(const OP &op, int64_t elems, unsigned parts, size_t more,
+                 void *stream)
+{
+    const wire_shape s = wire_shape_of(op.c, elems);
+    const size_t room =
+        wire_team::ROOM + F::room((size_t)op.c.block) + more * s.block.x;
+
+    if (elems > 0 && parts > 0)
+        dev_launch((wire_blocks<OP>), dim3(s.grid, parts), s.block,
+                   OP::FRONT + room * s.block.y, stream, op, room);
+}
+
+/* A side's `lacks`: its arguments begin with a coding. */
+inline const char *wire_lacks(const void *args)
+{
+    const char *format = ((const struct dsf_coding *)args)->format;
+
+    for (const char *known : { "bf16", "int8", "int4", "sign" })
+        if (strcmp(format, known) == 0)
+            return nullptr;
+    return "a format of a plug-in";
+}
+
+#endif

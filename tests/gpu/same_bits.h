@@ -1,0 +1,74 @@
+/* same_bits.h - cases of test_same_bits: what a task begins with. */
+#ifndef DSF_TESTS_GPU_SAME_BITS_H
+#define DSF_TESTS_GPU_SAME_BITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <dsflow/op.h>
+#include <dsflow/optimizer.h>
+
+#include "base/random.h"
+
+enum { MOST_PORTS = 300 };
+
+/* What a task begins with, and what it leaves. */
+struct trial {
+    const char *op;
+    unsigned long long seed;
+    uint64_t random; /* state */
+    unsigned n, fresh;
+    bool coded;    /* bytes are numbers for the wire, and no control */
+    bool calm;     /* floats are small, so that sums are finite */
+    int64_t quiet; /* of so many floats all are tiny, in every other stretch */
+    struct dsflow_shape shapes[MOST_PORTS];
+    void *before[MOST_PORTS], *cores[MOST_PORTS], *gpu[MOST_PORTS];
+    _Alignas(16) unsigned char args[2048];
+};
+
+/* A number from least to most. */
+static inline int64_t any(struct trial *t, int64_t least, int64_t most)
+{
+    return least +
+           (int64_t)(dsf_random(&t->random) % (uint64_t)(most - least + 1));
+}
+
+static inline bool one_in(struct trial *t, int64_t n)
+{
+    return any(t, 1, n) == 1;
+}
+
+/* How many numbers: none, few, odd, whole words. */
+static inline int64_t any_size(struct trial *t)
+{
+    static const int64_t most[] = { 0, 9, 300, 1100, 9000 };
+    int64_t n = any(t, 0, most[any(t, 0, 4)]);
+
+    return one_in(t, 2) ? n : n / 8 * 8;
+}
+
+/* Where they begin: at whole words, or anywhere. */
+static inline int64_t any_start(struct trial *t)
+{
+    return one_in(t, 2) ? 16 * any(t, 0, 2) : any(t, 0, 21);
+}
+
+static inline struct dsflow_shape floats(int64_t n)
+{
+    return dsflow_shape_of(DSFLOW_FP32, n);
+}
+
+static inline struct dsflow_shape control(void)
+{
+    return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
+}
+
+/* same_bits_wire.c: a case of t->op, of a kind that codes numbers for the wire;
+ * and bytes that are such numbers, on a port. */
+void make_wire(struct trial *t);
+void fill_wire(struct trial *t, unsigned port);
+
+/* Floats of all sizes, with zeroes, infinities and NaNs; where `plain`, none of
+ * the latter. */
+float any_float(struct trial *t, bool plain);
+
+#endif
