@@ -9,6 +9,7 @@
 #include "exec/launch_queue.h"
 
 #include "base/alloc.h"
+#include "base/touch.h"
 #include "base/units.h"
 #include "graph/task.h"
 
@@ -129,9 +130,11 @@ static size_t cuda_resident(const struct dsf_device *device, const void *at,
     return at != NULL ? bytes : 0;
 }
 
+/* CUDA would have the kernel clear pages of fresh memory one after the other. */
 static int cuda_pin(struct dsf_device *device, void *at, size_t bytes,
                     struct dsflow_err *err)
 {
+    dsf_touch(at, bytes);
     return fail(device, use(device)->cuda->pin(at, bytes), err);
 }
 
