@@ -14,6 +14,7 @@ enum fault {
     ORDER,   /* no barrier before the last sum */
     BARRIER, /* not for all threads */
     SCRATCH, /* one number past its end */
+    PLACE,   /* the sum goes to the program's own memory */
 };
 
 __global__ void compute(int fault, const float *in, float *out, float *sum,
@@ -51,13 +52,15 @@ __global__ void compute(int fault, const float *in, float *out, float *sum,
 static const char *launch(const struct dsflow_call *call, void *stream,
                           int fault, unsigned threads)
 {
+    static float own;
     const struct dsflow_buf *b = call->bufs;
+    float *const sum = fault == PLACE ? &own : (float *)b[SUM].ptr;
     const cudaLaunchConfig_t c = {
         1, threads, 0, (cudaStream_t)stream, NULL, 0
     };
     const cudaError_t e = cudaLaunchKernelEx(
         &c, compute, fault, (const float *)b[IN].ptr, (float *)b[OUT].ptr,
-        (float *)b[SUM].ptr, (float *)call->scratch, b[IN].elems);
+        sum, (float *)call->scratch, b[IN].elems);
     return e == cudaSuccess ? NULL : cudaGetErrorString(e);
 }
 
@@ -75,6 +78,7 @@ SIDE(bad_order, ORDER, THREADS)
 SIDE(bad_barrier, BARRIER, THREADS)
 SIDE(bad_scratch, SCRATCH, THREADS)
 SIDE(bad_launch, NONE, 2000)
+SIDE(bad_place, PLACE, THREADS)
 
 __global__ void move(const struct dsflow_control *control, int looks,
                      const float *grad, float *param, int64_t n)

@@ -18,7 +18,8 @@ enum { CONTROL, GRAD, PARAM }; /* of an optimizer */
     XX(bad_order)                                                              \
     XX(bad_barrier)                                                            \
     XX(bad_scratch)                                                            \
-    XX(bad_launch)
+    XX(bad_launch)                                                             \
+    XX(bad_place)
 #define BAD_OPTIMIZERS(XX)                                                     \
     XX(good_update)                                                            \
     XX(bad_skip)

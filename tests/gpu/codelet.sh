@@ -48,8 +48,9 @@ says "^CUDA bad_order +[0-9]+  FAULT   (is not the same twice|differs from its C
 says "^CUDA bad_barrier +0  FAULT   fails: .*bad_cuda.cu:[0-9]+: .*: waits at a barrier that 32 of 64 threads reach $case_1"
 says "^CUDA bad_scratch +0  FAULT   writes 4 bytes past the end of its scratch $case_1"
 says "^CUDA bad_launch +0  FAULT   fails: invalid configuration argument $case_1"
+says "^CUDA bad_place +0  FAULT   fails: a kernel: main memory that is not pinned $case_1"
 says "^CUDA bad_skip +0  FAULT   writes port param although the control says skip .*"
-[ "$(grep -c FAULT out)" -eq 9 ] || fault "other faults: $(grep FAULT out)"
+[ "$(grep -c FAULT out)" -eq 10 ] || fault "other faults: $(grep FAULT out)"
 grep '^CUDA bad_order' out > expected
 "$dsflow" codelet check ./libbad.so bad_order --cases 1 \
     --seed "$(sed 's/.*--seed \([0-9]*\) .*/\1/' expected)" | grep '^CUDA bad_order' > again

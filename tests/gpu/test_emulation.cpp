@@ -291,6 +291,13 @@ __global__ void nothing()
 {
 }
 
+template <size_t N> struct words {
+    uint64_t v[N];
+};
+template <size_t N> __global__ void takes(words<N>, char)
+{
+}
+
 void launches_that_no_gpu_takes_are_said(void **state)
 {
     dev_launch(nothing, 0, 32, 0, nullptr);
@@ -301,6 +308,10 @@ void launches_that_no_gpu_takes_are_said(void **state)
     assert_fault({ "1 x 65536 x 1" });
     dev_launch(nothing, 1, 1, 164 << 10, nullptr);
     assert_fault({ "167936 bytes of shared memory" });
+    dev_launch(takes<512>, 1, 1, 0, nullptr, words<512>(), 'x');
+    assert_fault({ "takes<512>", "4097 of arguments" });
+    dev_launch(takes<511>, 1, 1, 0, nullptr, words<511>(), 'x');
+    assert_null(emulated_fault());
     dev_launch(nothing, dim3(3, 2, 2), dim3(8, 8, 2), 163 << 10, nullptr);
     assert_null(emulated_fault());
 }
@@ -431,9 +442,9 @@ void numbers_of_16_bits_come_back(void **state)
     assert_int_equal(dev_pair<bf16>(1, 2), 0x40003f80);
 }
 
-std::vector<std::function<void()>> queued;
+std::vector<emulated_launch> queued;
 
-void put(void *stream, std::function<void()> launch)
+void put(void *stream, emulated_launch launch)
 {
     queued.push_back(launch);
 }
@@ -454,8 +465,11 @@ void launches_on_a_stream_are_queued(void **state)
     dev_launch(set, 1, 1, 0, nullptr, at, 1.0f);
     assert_true(x[0] == 1 && x[1] == 0);
     assert_int_equal(queued.size(), 1);
-    queued[0]();
+    queued[0].run();
     assert_true(x[0] == 3 && x[1] == 3);
+    assert_string_equal(queued[0].name, "set");
+    assert_int_equal(queued[0].given.size(), 1);
+    assert_ptr_equal(queued[0].given[0], at);
     emulated_enqueue = nullptr;
 }
 

@@ -7,6 +7,7 @@
 
 #ifdef __cplusplus
 #include <functional>
+#include <vector>
 extern "C" {
 #endif
 
@@ -28,10 +29,18 @@ struct emulated_work emulated_work_done(void);
 #ifdef __cplusplus
 }
 
+/* A kernel, or a product of the library: its name, what it does, and the words
+ * of 8 bytes that it is given, those of pointers among them. */
+struct emulated_launch {
+    const char *name;
+    std::function<void()> run;
+    std::vector<const void *> given;
+};
+
 /* Who runs what is launched on a stream, in the order of the launches: the
  * emulated runtime puts its own in. NULL, and on the stream NULL: it runs at
  * once, on the thread that launches. */
-typedef void (*emulated_queue)(void *stream, std::function<void()> launch);
+typedef void (*emulated_queue)(void *stream, emulated_launch launch);
 extern emulated_queue emulated_enqueue;
 #endif
 

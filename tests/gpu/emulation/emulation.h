@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <vector>
 
 #include "base/half.h"
 
@@ -97,15 +98,32 @@ struct place {
 };
 extern __thread const place *now;
 
-/* `body` is the kernel, called by each thread. */
-void launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
-            void *stream, std::function<void()> body);
-
-/* The kernel with its arguments as they are now. */
-template <class K, class... A> std::function<void()> with(K kernel, A... args)
+/* A kernel with its arguments as they are now. */
+struct work {
+    std::function<void()> body;      /* called by each thread */
+    std::vector<const void *> given; /* all words of the arguments */
+    size_t bytes;                    /* of the arguments */
+};
+template <class A> void give(work *w, const A &arg)
 {
-    return [=] { kernel(args...); };
+    const void *word;
+
+    for (size_t i = 0; i + sizeof(word) <= sizeof(A); i += sizeof(word)) {
+        memcpy(&word, (const char *)&arg + i, sizeof(word));
+        w->given.push_back(word);
+    }
+    w->bytes += sizeof(A);
 }
+template <class K, class... A> work with(K kernel, A... args)
+{
+    work w = { [=] { kernel(args...); }, {}, 0 };
+
+    (give(&w, args), ...);
+    return w;
+}
+
+void launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
+            void *stream, const work &w);
 
 /* The thread stops here for good, and the launch with it. */
 [[noreturn]] void stop(const char *file, int line, const char *format, ...)

@@ -19,7 +19,12 @@ namespace emulated {
 enum { PAGE = 4096, STACK = 64 << 10 };
 
 /* What every GPU from sm_80 on takes. */
-enum { MAX_THREADS = 1024, MAX_SHARED = 163 << 10, MAX_YZ = 65535 };
+enum {
+    MAX_THREADS = 1024,
+    MAX_SHARED = 163 << 10,
+    MAX_YZ = 65535,
+    MAX_ARGUMENTS = 4096 /* bytes; more only since CUDA 12.1 */
+};
 
 __thread const place *now;
 __thread launcher *here;
@@ -291,12 +296,12 @@ static void prepare(dim3 block, size_t shared)
 }
 
 /* Is it one that a GPU takes? */
-static bool is_possible(dim3 grid, dim3 block, size_t shared)
+static bool is_possible(dim3 grid, dim3 block, size_t shared, size_t given)
 {
     return grid.count() > 0 && block.count() > 0 && grid.x < 1u << 31 &&
            grid.y <= MAX_YZ && grid.z <= MAX_YZ &&
            block.count() <= MAX_THREADS && block.z <= 64 &&
-           shared <= MAX_SHARED;
+           shared <= MAX_SHARED && given <= MAX_ARGUMENTS;
 }
 
 /* Blocks in any order: from one of them, in steps that have no divisor in common
@@ -323,23 +328,24 @@ static void run_blocks(dim3 grid, dim3 block)
 }
 
 static void run(const char *kernel, dim3 grid, dim3 block, size_t shared,
-                const std::function<void()> &body)
+                const work &w)
 {
     if (running != nullptr)
         stop("?", 0, "a kernel launches %s", kernel);
     here = own();
     here->kernel = kernel;
-    here->body = &body;
+    here->body = &w.body;
     here->counts.launches++;
     here->bad = false;
-    if (!is_possible(grid, block, shared)) {
+    if (!is_possible(grid, block, shared, w.bytes)) {
         thread none = {};
-        char text[160];
+        char text[200];
 
         snprintf(text, sizeof(text),
-                 "no GPU takes a grid of %u x %u x %u, blocks of %u x %u x %u "
-                 "and %zu bytes of shared memory",
-                 grid.x, grid.y, grid.z, block.x, block.y, block.z, shared);
+                 "no GPU takes a grid of %u x %u x %u, blocks of %u x %u x %u, "
+                 "%zu bytes of shared memory and %zu of arguments",
+                 grid.x, grid.y, grid.z, block.x, block.y, block.z, shared,
+                 w.bytes);
         note(none, "launch", 0, text);
         return;
     }
@@ -350,13 +356,14 @@ static void run(const char *kernel, dim3 grid, dim3 block, size_t shared,
 }
 
 void launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
-            void *stream, std::function<void()> body)
+            void *stream, const work &w)
 {
     if (stream != nullptr && emulated_enqueue != nullptr)
-        emulated_enqueue(stream,
-                         [=] { run(kernel, grid, block, shared, body); });
+        emulated_enqueue(stream, { kernel,
+                                   [=] { run(kernel, grid, block, shared, w); },
+                                   w.given });
     else
-        run(kernel, grid, block, shared, body);
+        run(kernel, grid, block, shared, w);
 }
 
 } // namespace emulated

@@ -144,7 +144,10 @@ void compute(const struct dsf_gpu_product &p)
 void emulated_matmul(const struct dsf_gpu_product &p, void *stream)
 {
     if (stream != nullptr && emulated_enqueue != nullptr)
-        emulated_enqueue(stream, [p] { compute(p); });
+        emulated_enqueue(stream,
+                         { "a product",
+                           [p] { compute(p); },
+                           { p.a, p.b, p.c, p.add, p.bias, p.aux } });
     else
         compute(p);
 }

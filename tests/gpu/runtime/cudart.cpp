@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <string>
 
 namespace emulated {
 
@@ -90,9 +91,28 @@ static int driver_version()
     return static_cast<int>(version);
 }
 
+/* Pairs of GPUs of which the first reaches the memory of the second. */
+static std::atomic<bool> reaches[MOST_GPUS][MOST_GPUS];
+
+/* Why the current GPU cannot reach what it is given; "": it can. */
+static std::string unreachable(const emulated_launch &l)
+{
+    for (const void *at : l.given) {
+        const int owner = is_address(at) ? owner_of(at, 1) : PINNED;
+
+        if (owner >= 0 && owner != current && !reaches[current][owner])
+            return std::string(l.name) + ": memory of GPU " +
+                   std::to_string(owner) + ", which GPU " +
+                   std::to_string(current) + " does not reach";
+        if (owner == PAGEABLE && is_pageable(at))
+            return std::string(l.name) + ": main memory that is not pinned";
+    }
+    return "";
+}
+
 /* A kernel, on the thread of its stream: it belongs to the GPU with which the
  * thread that launches works. */
-static void launch(void *s, std::function<void()> what)
+static void launch(void *s, emulated_launch what)
 {
     stream *at = of(static_cast<cudaStream_t>(s));
 
@@ -105,7 +125,12 @@ static void launch(void *s, std::function<void()> what)
         return;
     }
     count(&emulated_runtime_counts::launches);
-    at->add(std::move(what), true);
+    const std::string why = unreachable(what);
+    if (why.empty())
+        at->add(std::move(what.run), true);
+    else
+        at->add([=] { fail(at->gpu, cudaErrorIllegalAddress, why.c_str()); },
+                true);
 }
 
 __attribute__((constructor)) static void take_launches()
@@ -125,7 +150,7 @@ void emulated_runtime_count(struct emulated_runtime_counts *counts)
 
 void emulated_runtime_run(void *s, void (*what)(void *arg), void *arg)
 {
-    launch(s, [=] { what(arg); });
+    launch(s, { "a kernel", [=] { what(arg); }, {} });
 }
 
 /* --- GPUs ----------------------------------------------------------------- */
@@ -193,13 +218,11 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int gpu, int peer)
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
 {
-    static std::atomic<bool> enabled[MOST_GPUS][MOST_GPUS];
-
     if (!is_gpu(peer) || peer == current)
         return note(cudaErrorInvalidDevice);
     if (setting("PEERS", 1) == 0)
         return note(cudaErrorPeerAccessUnsupported);
-    if (enabled[current][peer].exchange(true))
+    if (reaches[current][peer].exchange(true))
         return note(cudaErrorPeerAccessAlreadyEnabled);
     count(&emulated_runtime_counts::peers);
     return cudaSuccess;

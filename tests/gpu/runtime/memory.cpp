@@ -216,6 +216,31 @@ int owner_of(const void *at, size_t bytes)
     return end_of(m.pinned, first, &owner) >= first + bytes ? PINNED : PAGEABLE;
 }
 
+static bool is_mapped(const void *at)
+{
+    const uintptr_t page = reinterpret_cast<uintptr_t>(at) / PAGE * PAGE;
+    unsigned char there;
+
+    return mincore(reinterpret_cast<void *>(page), 1, &there) == 0;
+}
+
+/* Programs are above 4 GiB. Half a word may be a number of 32 bits, and the other
+ * half anything. */
+bool is_address(const void *at)
+{
+    const uintptr_t address = reinterpret_cast<uintptr_t>(at);
+
+    return address >> 32 != 0 && address >> 47 == 0 &&
+           static_cast<uint32_t>(address) >> 20 != 0;
+}
+
+bool is_pageable(const void *at)
+{
+    return owner_of(at, 1) == PAGEABLE &&
+           owner_of(static_cast<const char *>(at) - 1, 1) == PAGEABLE &&
+           is_mapped(at);
+}
+
 void become_stream()
 {
     if (all().key >= 0)

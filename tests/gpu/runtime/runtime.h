@@ -60,6 +60,11 @@ bool unpin(void *at);
 /* Whose a range is, all of it: a GPU's number, or one of these. */
 enum { PAGEABLE = -1, PINNED = -2, NOBODYS = -3 };
 int owner_of(const void *at, size_t bytes);
+/* Is a word an address, as far as one can tell? */
+bool is_address(const void *at);
+/* Is it in memory of this program that is no GPU's and not pinned, nor right
+ * behind such? */
+bool is_pageable(const void *at);
 
 /* The calling thread is a stream's; it may touch device memory while one of
  * these exists. */
