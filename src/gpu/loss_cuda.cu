@@ -1,11 +1,22 @@
 /* loss_cuda.cu - cross entropy in place: logits become the gradients of them. A
- * block for each row; sums are of fp32 in a thread, and of fp64 beyond. */
+ * block for each row; sums are of fp32 in a thread, and of fp64 beyond. What is
+ * done for each logit is fp32, and few instructions, as memory is fast: what
+ * needs fp64 is computed before. */
 #include "gpu/dev_sum.h"
 #include "gpu/kernels.h"
 
+#include <type_traits>
+
 namespace {
 
-enum { THREADS = 256, BLOCK = 2048 /* columns, as DSF_HEAD_COLUMNS */ };
+enum {
+    THREADS = 256,
+    BLOCK = 2048, /* columns, as DSF_HEAD_COLUMNS */
+    /* Of a row of the whole vocabulary: so few rows at once that most of them
+     * are still in the cache when they are read again. */
+    ROW_THREADS = 768,
+    AHEAD = 2 /* pieces that a thread reads before it works on them */
+};
 
 /* What a block reads in main memory, once: the target of its row, and the scale
  * of the gradient. */
@@ -21,8 +32,8 @@ DEV struct facts facts_of(const struct dsf_gpu_logits &l, struct facts *s)
     if (threadIdx.x == 0) {
         const int32_t target = l.targets[blockIdx.x];
         const int64_t column = (int64_t)target - l.first;
-        const bool own = target >= 0 && column >= 0 &&
-                         column < (int64_t)l.vocab;
+        const bool own =
+            target >= 0 && column >= 0 && column < (int64_t)l.vocab;
 
         s->scale = (double)l.scale * (l.loss_scale ? *l.loss_scale : 1);
         s->column = own ? column : -1;
@@ -34,13 +45,57 @@ DEV struct facts facts_of(const struct dsf_gpu_logits &l, struct facts *s)
 
 /* V logits of a row from column c on, of which n are words. */
 template <int V, class T>
-DEV void load_words(const T *row, size_t c, size_t n, float (&v)[V])
+DEV void load_words(const T *row, unsigned c, unsigned n, float (&v)[V])
 {
     dev_load_all(row + c, v);
     DEV_UNROLL
     for (int i = 1; i < V; i++)
         if (c + i >= n)
             v[i] = -INFINITY;
+}
+
+/* AHEAD pieces of V, `apart` columns from each other. Where not ALL of them are
+ * words, the others are -infinity. */
+template <bool ALL, int V, class T>
+DEV void load_ahead(const T *row, unsigned c, unsigned apart, unsigned n,
+                    float (&v)[AHEAD][V])
+{
+    DEV_UNROLL
+    for (int k = 0; k < AHEAD; k++, c += apart) {
+        if (ALL)
+            dev_load_all(row + c, v[k]);
+        else if (c < n)
+            load_words(row, c, n, v[k]);
+        DEV_UNROLL
+        for (int i = 0; !ALL && c >= n && i < V; i++)
+            v[k][i] = -INFINITY;
+    }
+}
+
+/* Calls f(c, all) for the columns that this thread has of a row of n words:
+ * AHEAD pieces of V numbers from column c on, which are all words where `all`.
+ */
+template <int V, class F> DEV void each_ahead(unsigned apart, unsigned n, F f)
+{
+    unsigned c = threadIdx.x * V;
+
+    for (; c + (AHEAD - 1) * apart + V <= n; c += AHEAD * apart)
+        f(c, std::true_type());
+    if (c < n)
+        f(c, std::false_type());
+}
+
+/* e^x of what is 0 or less, within a few units in the last place that the
+ * largest, e^0, has. */
+DEV float exp_of(float x)
+{
+    return dev_exp2(x * 1.44269504f);
+}
+
+/* Is column c + i that of the target? */
+DEV bool is_at(int64_t column, unsigned c, int i)
+{
+    return (unsigned)column - c == (unsigned)i;
 }
 
 /* The first column that load_words does not reach. */
@@ -56,41 +111,44 @@ template <class T> DEV void clear(T *row, size_t from, size_t to)
         dev_store(row + c, 0);
 }
 
-/* The largest number that this thread has of a row, and the sum of e^(x - it). */
+/* The largest number that this thread has of a row, and the sum of e^(x - it).
+ */
 template <int V, class T>
-DEV void own_sum(const T *row, size_t n, float *top, float *sum)
+DEV void own_sum(const T *row, unsigned n, float *top, float *sum)
 {
+    const unsigned apart = blockDim.x * V;
+
     *top = -INFINITY;
     *sum = 0;
-    for (size_t c = threadIdx.x * V; c < n; c += (size_t)blockDim.x * V) {
-        float v[V], most = *top;
+    each_ahead<V>(apart, n, [&](unsigned c, auto all) {
+        float v[AHEAD][V], most = *top;
 
-        load_words(row, c, n, v);
+        load_ahead<decltype(all)::value>(row, c, apart, n, v);
         DEV_UNROLL
-        for (int i = 0; i < V; i++)
-            most = fmaxf(most, v[i]);
-        if (most > *top)
-            *sum *= expf(*top - most);
+        for (int i = 0; i < AHEAD * V; i++)
+            most = fmaxf(most, v[i / V][i % V]);
+        *sum *= exp_of(*top - most);
         *top = most;
         DEV_UNROLL
-        for (int i = 0; i < V; i++)
-            *sum += expf(v[i] - most);
-    }
+        for (int i = 0; i < AHEAD * V; i++)
+            *sum += exp_of(v[i / V][i % V] - most);
+    });
 }
 
 /* The whole vocabulary at once. */
 template <class T, int V>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(ROW_THREADS)
     cross_entropy(struct dsf_gpu_logits l, double *losses)
 {
     struct facts *shared = dev_shared<struct facts>();
     double *s = (double *)(shared + 1);
-    float *tops = (float *)(s + THREADS / 32);
+    float *tops = (float *)(s + ROW_THREADS / 32);
     T *row = (T *)l.logits + blockIdx.x * l.ld;
     const struct facts facts = facts_of(l, shared);
     const int64_t column = facts.column;
     const double scale = facts.scale;
-    float top, sum, target, factor;
+    const unsigned apart = ROW_THREADS * V, n = (unsigned)l.vocab;
+    float top, sum, target, factor, at_target;
     double all;
 
     if (column < 0) {
@@ -100,22 +158,26 @@ __global__ void __launch_bounds__(THREADS)
         return;
     }
     target = dev_load(row + column);
-    own_sum<V>(row, l.vocab, &top, &sum);
+    own_sum<V>(row, n, &top, &sum);
     const float most = dev_row_max(top, tops);
-    all = dev_row_sum((double)(sum * expf(top - most)), s);
+    all = dev_row_sum((double)(sum * exp_of(top - most)), s);
     factor = (float)(scale / all);
-    for (size_t c = threadIdx.x * V; c < l.vocab; c += THREADS * V) {
-        float v[V];
+    at_target = (float)((exp((double)target - most) / all - 1) * scale);
+    each_ahead<V>(apart, n, [&](unsigned c, auto all_words) {
+        constexpr bool ALL = decltype(all_words)::value;
+        float v[AHEAD][V];
 
-        load_words(row, c, l.vocab, v);
+        load_ahead<ALL>(row, c, apart, n, v);
         DEV_UNROLL
-        for (int i = 0; i < V; i++) {
-            v[i] = expf(v[i] - most) * factor;
-            if ((int64_t)c + i == column)
-                v[i] = (float)((exp((double)target - most) / all - 1) * scale);
+        for (int k = 0; k < AHEAD; k++, c += apart) {
+            DEV_UNROLL
+            for (int i = 0; i < V; i++)
+                v[k][i] = is_at(column, c, i) ? at_target
+                                              : exp_of(v[k][i] - most) * factor;
+            if (ALL || c < n)
+                dev_store_all(row + c, v[k]);
         }
-        dev_store_all(row + c, v);
-    }
+    });
     clear(row, words_end<V>(l.vocab), l.ld);
     if (threadIdx.x == 0)
         losses[blockIdx.x] = (double)most + log(all) - target;
@@ -135,13 +197,13 @@ __global__ void __launch_bounds__(1024)
 }
 
 /* V columns of BLOCK at a time for each thread: piece k of them begins at. */
-template <int V> DEV size_t piece_at(size_t block, int k)
+template <int V> DEV unsigned piece_at(unsigned block, int k)
 {
-    return block * BLOCK + ((size_t)k * THREADS + threadIdx.x) * V;
+    return block * BLOCK + (k * THREADS + threadIdx.x) * V;
 }
 
-/* Of a part: e^(logit - top of its block of columns), the tops, and what it says
- * of each row to the other parts. */
+/* Of a part: e^(logit - top of its block of columns), the tops, and what it
+ * says of each row to the other parts. */
 template <class T, int V>
 __global__ void __launch_bounds__(THREADS)
     exponentials(struct dsf_gpu_logits l, float *tops,
@@ -155,6 +217,7 @@ __global__ void __launch_bounds__(THREADS)
     /* Read before the barriers of the first sum, which others write behind. */
     const double target = column < 0 ? 0 : dev_load(row + column);
     float most = -INFINITY;
+    const unsigned n = (unsigned)l.vocab;
     double all = 0;
 
     for (unsigned b = 0; b < blocks; b++) {
@@ -162,8 +225,8 @@ __global__ void __launch_bounds__(THREADS)
 
         DEV_UNROLL
         for (int k = 0; k < PIECES; k++)
-            if (piece_at<V>(b, k) < l.vocab) {
-                load_words(row, piece_at<V>(b, k), l.vocab, v[k]);
+            if (piece_at<V>(b, k) < n) {
+                load_words(row, piece_at<V>(b, k), n, v[k]);
                 DEV_UNROLL
                 for (int i = 0; i < V; i++)
                     top = fmaxf(top, v[k][i]);
@@ -171,10 +234,10 @@ __global__ void __launch_bounds__(THREADS)
         top = dev_row_max(top, s);
         DEV_UNROLL
         for (int k = 0; k < PIECES; k++)
-            if (piece_at<V>(b, k) < l.vocab) {
+            if (piece_at<V>(b, k) < n) {
                 DEV_UNROLL
                 for (int i = 0; i < V; i++)
-                    sum += v[k][i] = expf(v[k][i] - top);
+                    sum += v[k][i] = exp_of(v[k][i] - top);
                 dev_store_all(row + piece_at<V>(b, k), v[k]);
             }
         sum = dev_row_sum(sum, s + THREADS / 32);
@@ -206,7 +269,8 @@ DEV struct dsflow_head_stats whole_row(const struct dsflow_head_stats *stats,
     return all;
 }
 
-/* The exponentials of a part become gradients. */
+/* The exponentials of a part become gradients; `by`: shared, what they are
+ * multiplied with, of each block of columns. */
 template <class T, int V>
 __global__ void __launch_bounds__(THREADS)
     gradients(struct dsf_gpu_logits l, const float *tops,
@@ -214,10 +278,11 @@ __global__ void __launch_bounds__(THREADS)
               unsigned blocks, double *losses)
 {
     enum { PIECES = BLOCK / THREADS / V };
+    struct facts *shared = dev_shared<struct facts>();
+    float *by = (float *)(shared + 1);
     T *row = (T *)l.logits + blockIdx.x * l.ld;
-    const struct facts facts = facts_of(l, dev_shared<struct facts>());
-    const int64_t column = facts.column;
-    const double scale = facts.scale;
+    const struct facts facts = facts_of(l, shared);
+    const unsigned n = (unsigned)l.vocab;
 
     if (!facts.counts) {
         clear(row, 0, l.ld);
@@ -227,26 +292,36 @@ __global__ void __launch_bounds__(THREADS)
     }
     const struct dsflow_head_stats all =
         whole_row(stats, gridDim.x, blockIdx.x, parts);
-    for (unsigned b = 0; b < blocks; b++) {
-        const float top = tops[(size_t)blockIdx.x * blocks + b];
-        const float by =
-            (float)(exp((double)top - all.top) / all.sum * scale);
+    const double inverse = facts.scale / all.sum;
+    const float at_target =
+        (float)(exp(all.target - all.top) * inverse - facts.scale);
 
-        for (int k = 0; k < PIECES; k++) {
-            const size_t c = piece_at<V>(b, k);
-            float v[V];
+    for (unsigned b = threadIdx.x; b < blocks; b += THREADS)
+        by[b] = (float)(exp((double)tops[(size_t)blockIdx.x * blocks + b] -
+                            all.top) *
+                        inverse);
+    __syncthreads();
+    for (unsigned b = 0; b < blocks; b += AHEAD) {
+        float v[AHEAD][PIECES][V];
 
-            if (c >= l.vocab)
+        DEV_UNROLL
+        for (int k = 0; k < AHEAD * PIECES; k++)
+            if (piece_at<V>(b, k) < n)
+                dev_load_all(row + piece_at<V>(b, k),
+                             v[k / PIECES][k % PIECES]);
+        DEV_UNROLL
+        for (int k = 0; k < AHEAD * PIECES; k++) {
+            float(&own)[V] = v[k / PIECES][k % PIECES];
+            const unsigned c = piece_at<V>(b, k);
+
+            if (c >= n)
                 break;
-            dev_load_all(row + c, v);
             DEV_UNROLL
-            for (int i = 0; i < V; i++) {
-                v[i] *= by;
-                if ((int64_t)c + i == column)
-                    v[i] = (float)((exp(all.target - all.top) / all.sum - 1) *
-                                   scale);
-            }
-            dev_store_all(row + c, v);
+            for (int i = 0; i < V; i++)
+                own[i] = is_at(facts.column, c, i)
+                             ? at_target
+                             : own[i] * by[b + k / PIECES];
+            dev_store_all(row + c, own);
         }
     }
     if (threadIdx.x == 0)
@@ -268,9 +343,9 @@ template <class T, int V>
 void launch_entropy(const struct dsf_gpu_logits *l, double *losses,
                     void *stream)
 {
-    dev_launch((cross_entropy<T, V>), (unsigned)l->rows, THREADS,
+    dev_launch((cross_entropy<T, V>), (unsigned)l->rows, ROW_THREADS,
                sizeof(struct facts) +
-                   THREADS / 32 * (sizeof(double) + sizeof(float)),
+                   ROW_THREADS / 32 * (sizeof(double) + sizeof(float)),
                stream, *l, losses);
 }
 
@@ -288,9 +363,11 @@ void launch_gradients(const struct dsf_gpu_logits *l, const float *tops,
                       const struct dsflow_head_stats *stats, unsigned parts,
                       double *losses, void *stream)
 {
+    const unsigned blocks = dev_div_up(l->vocab, BLOCK);
+
     dev_launch((gradients<T, V>), (unsigned)l->rows, THREADS,
-               sizeof(struct facts), stream, *l, tops, stats, parts,
-               dev_div_up(l->vocab, BLOCK), losses);
+               sizeof(struct facts) + blocks * sizeof(float), stream, *l, tops,
+               stats, parts, blocks, losses);
 }
 
 } // namespace
@@ -322,12 +399,12 @@ void dsf_gpu_logit_gradients(const struct dsf_gpu_logits *l, const float *tops,
                              void *stream)
 {
     if (is_aligned(l))
-        DEV_BY_TYPE(l->type, T,
-                    (launch_gradients<T, 8>(l, tops, stats, parts, losses,
-                                            stream)));
+        DEV_BY_TYPE(
+            l->type, T,
+            (launch_gradients<T, 8>(l, tops, stats, parts, losses, stream)));
     else
-        DEV_BY_TYPE(l->type, T,
-                    (launch_gradients<T, 1>(l, tops, stats, parts, losses,
-                                            stream)));
+        DEV_BY_TYPE(
+            l->type, T,
+            (launch_gradients<T, 1>(l, tops, stats, parts, losses, stream)));
     add_up(loss, losses, l->rows, stream);
 }

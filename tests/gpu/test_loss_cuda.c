@@ -80,7 +80,8 @@ static void try_whole(enum dsflow_dtype type, size_t vocab, size_t ld)
 static const struct {
     size_t vocab, ld;
 } heads[] = { { 2, 2 },   { 50, 56 },     { 41, 64 },
-              { 64, 64 }, { 2500, 2504 }, { 4999, 4999 } };
+              { 64, 64 }, { 2500, 2504 }, { 4999, 4999 },
+              { 9001, 9008 } };
 
 #define EACH_HEAD(i) for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); i++)
 
