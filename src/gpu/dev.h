@@ -86,6 +86,15 @@ DEV float dev_exp2(float x)
     return y;
 }
 
+/* 1/x, of one unit in the last place, where neither is below 2^-126. */
+DEV float dev_reciprocal(float x)
+{
+    float y;
+
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* D[16][8] = A[16][16] B[16][8] + C, by one warp; A and B are of T. */
 template <class T>
 DEV void dev_mma(float d[4], const uint32_t a[4], const uint32_t b[2],

@@ -375,6 +375,10 @@ inline float dev_exp2(float x)
 {
     return exp2f(x);
 }
+inline float dev_reciprocal(float x)
+{
+    return 1 / x;
+}
 inline float __expf(float x)
 {
     return expf(x);
