@@ -45,6 +45,19 @@ DEV void keep(const T *x, unsigned width, float (&kept)[KEPT][V])
             dev_load_all(x + at, kept[k]);
 }
 
+/* Piece k of another row that was kept, or what begins at p. */
+template <int V, int KEPT, class T>
+DEV void take(const T *p, int k, const float (&kept)[KEPT][V], float (&v)[V])
+{
+    if (k == KEPT) {
+        dev_load_all(p, v);
+        return;
+    }
+    DEV_UNROLL
+    for (int i = 0; i < V; i++)
+        v[i] = kept[k][i];
+}
+
 /* *mean (0 for RMSNorm) and one over the deviation of a row. `s`: two numbers for
  * each warp of the block. */
 template <int V, int KEPT, class T>
@@ -181,6 +194,8 @@ __global__ void __launch_bounds__(MAX_THREADS)
     norm_backward(norm<T> n, const T *x, const float *dy, const T *dres, T *dx,
                   float *parts, unsigned rows, unsigned chunk)
 {
+    /* Eight numbers in fp32 would not fit in registers beside the others. */
+    enum { EARLY = V == 1 || sizeof(T) < sizeof(float) };
     const unsigned warps = blockDim.x * blockDim.y / 32;
     const unsigned first = blockIdx.x * chunk;
     const unsigned end = first + chunk < rows ? first + chunk : rows;
@@ -192,15 +207,21 @@ __global__ void __launch_bounds__(MAX_THREADS)
     for (unsigned top = first; top < end; top += blockDim.y) {
         const bool there = top + threadIdx.y < end;
         const size_t from = (size_t)(there ? top + threadIdx.y : top) * n.width;
-        float kept[BACK_KEPT][V], g = 0, gx = 0, mean, rstd;
+        float kept[BACK_KEPT][V], grad[BACK_KEPT][V], res[BACK_KEPT][V];
+        float g = 0, gx = 0, mean, rstd;
 
+        /* All is asked for before any of it is waited for: no branch stands
+         * between. */
         keep(x + from, n.width, kept);
+        keep(dy + from, n.width, grad);
+        if (EARLY)
+            keep((dres ? dres : x) + from, n.width, res);
         rstd = row_statistics(n, x + from, kept, &mean, s);
         each_piece(x + from, n.width, kept, [&](int k, unsigned at,
                                                 const float(&v)[V]) {
             float d[V], w[V], dw[V];
 
-            dev_load_all(dy + from + at, d);
+            take(dy + from + at, k, grad, d);
             dev_load_all(n.w + at, w);
             DEV_UNROLL
             for (int i = 0; i < V; i++) {
@@ -226,10 +247,10 @@ __global__ void __launch_bounds__(MAX_THREADS)
                                                 const float(&v)[V]) {
             float d[V], w[V], out[V] = {};
 
-            dev_load_all(dy + from + at, d);
+            take(dy + from + at, k, grad, d);
             dev_load_all(n.w + at, w);
             if (dres)
-                dev_load_all(dres + from + at, out);
+                take(dres + from + at, EARLY ? k : (int)BACK_KEPT, res, out);
             DEV_UNROLL
             for (int i = 0; i < V; i++) {
                 const float xhat = (v[i] - mean) * rstd;
