@@ -54,58 +54,136 @@ void launch_forward(const struct dsf_gpu_embed *e, const void *wte,
                        stream);
 }
 
-enum { THREADS = 128, WARPS = THREADS / 32 };
+enum {
+    THREADS = 128,
+    WARPS = THREADS / 32,
+    BATCH = 4 /* rows that are read before they are added */
+};
+/* Tokens that a thread looks at before it waits for the others: few where they are
+ * emulated, so that small tiles take several turns, too. */
+#ifdef __CUDACC__
+enum { SCANNED = 8 };
+#else
+enum { SCANNED = 2 };
+#endif
+enum { WINDOW = SCANNED * THREADS };
 
-template <int V, class T> DEV void add(float (&sum)[V], const T *x)
+/* sum += rows at(0) .. at(n) of x, one after the other, where is_there(i). */
+template <int V, class T, class At, class Is>
+DEV void add_rows(float (&sum)[V], const T *x, unsigned n, At at, Is is_there)
 {
-    float v[V];
+    for (unsigned first = 0; first < n; first += BATCH) {
+        float v[BATCH][V];
 
-    dev_load_all(x, v);
+        DEV_UNROLL
+        for (int k = 0; k < BATCH; k++)
+            dev_load_all(x + at(first + k < n ? first + k : n - 1), v[k]);
+        DEV_UNROLL
+        for (int k = 0; k < BATCH; k++) {
+            const bool adds = first + k < n && is_there(first + k);
+
+            DEV_UNROLL
+            for (int i = 0; i < V; i++)
+                sum[i] = adds ? sum[i] + v[k][i] : sum[i];
+        }
+    }
+}
+
+/* Which of WINDOW tokens are one of a block's, a bit for each; and any of those of
+ * a warp. There are two in turn, so that one is written while the other is read. */
+struct window {
+    uint32_t same[SCANNED * WARPS], any[WARPS];
+};
+struct scan {
+    struct window of[2];
+    unsigned found[WINDOW]; /* their rows, in order */
+};
+
+DEV void look(struct window *w, const int32_t *tokens, int32_t token,
+              unsigned from, unsigned rows)
+{
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t any = 0;
+
     DEV_UNROLL
-    for (int i = 0; i < V; i++)
-        sum[i] += v[i];
+    for (int k = 0; k < SCANNED; k++) {
+        const unsigned r = from + k * THREADS + threadIdx.x;
+        const uint32_t same =
+            __ballot_sync(0xffffffffu, r < rows && tokens[r] == token);
+
+        any |= same;
+        if (lane == 0)
+            w->same[k * WARPS + warp] = same;
+    }
+    if (lane == 0)
+        w->any[warp] = any;
+}
+
+DEV bool is_empty(const struct window &w)
+{
+    uint32_t any = 0;
+
+    DEV_UNROLL
+    for (int i = 0; i < WARPS; i++)
+        any |= w.any[i];
+    return any == 0;
+}
+
+/* Writes down the rows of a window that begins with row `from`; how many. */
+DEV unsigned list(unsigned *found, const struct window &w, unsigned from)
+{
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < SCANNED * WARPS; i++) {
+        const uint32_t same = w.same[i];
+
+        if (i % WARPS == warp && (same >> lane & 1) != 0)
+            found[n + (unsigned)__popc((int)(same & ((1u << lane) - 1)))] =
+                from + i * 32 + lane;
+        n += (unsigned)__popc((int)same);
+    }
+    return n;
 }
 
 /* A block for each row of the tile, and for each strip of THREADS * V columns of
  * it: the first row with a token adds what all rows with that token give, in their
- * order, and the others find that they are not the first. Each thread looks at one
- * of THREADS tokens at a time; `s` has a bit for each. */
+ * order, and the others find that they are not the first. */
 template <class T, class G, int V>
 __global__ void __launch_bounds__(THREADS)
     sum_tokens(struct dsf_gpu_embed e, const T *dx, G *wte, unsigned rows)
 {
-    uint32_t *s = dev_shared<uint32_t>();
+    struct scan *s = dev_shared<struct scan>();
     const unsigned row = blockIdx.x;
     const size_t c = ((size_t)blockIdx.y * THREADS + threadIdx.x) * V;
     const int64_t token = token_at(e, row);
+    const bool has = c < e.width;
     G *to = wte + token * (int64_t)e.width + c;
     float sum[V] = {};
 
     if (token < 0)
         return;
-    for (unsigned from = 0; from < rows; from += THREADS) {
-        const unsigned r = from + threadIdx.x;
-        const bool is_same = r < rows && e.tokens[r] == e.tokens[row];
-        const uint32_t same = __ballot_sync(0xffffffffu, is_same);
+    for (unsigned from = 0, turn = 0; from < rows; from += WINDOW, turn ^= 1) {
+        struct window *w = &s->of[turn];
+        unsigned n;
 
-        if (threadIdx.x % 32 == 0)
-            s[threadIdx.x / 32] = same;
+        look(w, e.tokens, e.tokens[row], from, rows);
         __syncthreads();
-        for (unsigned w = 0; w < WARPS; w++)
-            for (uint32_t left = s[w]; left != 0; left &= left - 1) {
-                const unsigned found =
-                    from + w * 32 + (unsigned)__ffs((int)left) - 1;
-
-                if (found < row)
-                    return; /* all threads of the block do */
-                if (found == row && c < e.width)
-                    dev_load_all(to, sum);
-                if (c < e.width)
-                    add(sum, dx + found * e.width + c);
-            }
+        if (is_empty(*w))
+            continue;
+        n = list(s->found, *w, from);
         __syncthreads();
+        if (s->found[0] < row)
+            return; /* all threads of the block do */
+        if (s->found[0] == row && has)
+            dev_load_all(to, sum);
+        if (has)
+            add_rows(
+                sum, dx + c, n,
+                [&](unsigned i) { return (size_t)s->found[i] * e.width; },
+                [](unsigned) { return true; });
     }
-    if (c < e.width)
+    if (has)
         dev_store_all(to, sum);
 }
 
@@ -116,15 +194,18 @@ __global__ void __launch_bounds__(THREADS)
 {
     const size_t c = ((size_t)blockIdx.y * THREADS + threadIdx.x) * V;
     const int64_t at = (int64_t)e.pos + blockIdx.x - e.first_pos;
+    const unsigned length = (unsigned)e.length;
+    const unsigned n = (rows - blockIdx.x + length - 1) / length;
     G *to = wpe + at * (int64_t)e.width + c;
     float sum[V];
 
     if (c >= e.width || at < 0 || at >= e.npos)
         return;
     dev_load_all(to, sum);
-    for (size_t r = blockIdx.x; r < rows; r += e.length)
-        if (e.tokens[r] >= 0)
-            add(sum, dx + r * e.width + c);
+    add_rows(
+        sum, dx + c, n,
+        [&](unsigned i) { return (size_t)(blockIdx.x + i * length) * e.width; },
+        [&](unsigned i) { return e.tokens[blockIdx.x + i * length] >= 0; });
     dev_store_all(to, sum);
 }
 
@@ -135,7 +216,7 @@ void launch_backward(const struct dsf_gpu_embed *e, const void *dx, void *wte,
     const unsigned strips = dev_div_up(e->width, THREADS * V);
 
     dev_launch((sum_tokens<T, G, V>), dim3((unsigned)rows, strips), THREADS,
-               WARPS * sizeof(uint32_t), stream, *e, (const T *)dx, (G *)wte,
+               sizeof(struct scan), stream, *e, (const T *)dx, (G *)wte,
                (unsigned)rows);
     if (e->npos > 0)
         dev_launch((sum_positions<T, G, V>), dim3((unsigned)e->length, strips),

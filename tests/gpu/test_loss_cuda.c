@@ -229,6 +229,7 @@ static void rows_of_a_token_are_added_in_their_order(void **state)
         try_embedding(type, 1, 1, 8);
         try_embedding(type, 300, 100, 40);
         try_embedding(type, 150, 150, 33);
+        try_embedding(type, 700, 90, 8); /* many turns */
         try_embedding(type, 20, 10, 1032); /* more than one strip */
     }
 }
