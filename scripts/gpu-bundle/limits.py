@@ -58,6 +58,9 @@ def products(bench):
         raise Wrong(ended.why())
     rows = []
     for one in found:
+        if "failed" in one:
+            rows.append(row(one["name"], one["failed"], "a product", False))
+            continue
         share = min(one["best"] / one["ours"], 1)    # of the best
         rate = one["flops"] / one["ours"] / 1e12
         rows.append(row(one["name"], f"{share:.2f} of the best of "

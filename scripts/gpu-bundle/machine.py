@@ -1,6 +1,7 @@
 """What a part finds on the machine: CUDA's libraries and tools, a GPU, and
 programs of the bundle that run with them for as long as they may."""
 
+import ctypes
 import functools
 import glob
 import gzip
@@ -19,7 +20,11 @@ NAME = "libcublasLt.so"
 
 
 def unpack():
-    """Libraries that are packed, once."""
+    """Libraries that are packed, once; and programs may have lost their mode on
+    their way."""
+    for program in (HERE / "bin").glob("*"):
+        if not os.access(program, os.X_OK):
+            program.chmod(0o755)
     for packed in (HERE / "lib").glob("*.gz"):
         library = packed.with_suffix("")
         if library.exists():
@@ -178,11 +183,21 @@ def stop(process):
         pass
 
 
+libc = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_us():
+    libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
 def start(words, env=None, cwd=None, output=None):
-    """In a group of its own, so that all of it can be stopped."""
+    """In a group of its own, so that all of it can be stopped; it ends when we
+    do, however that is."""
     return subprocess.Popen([str(w) for w in words], env=env or environment(),
                             cwd=cwd, stdin=subprocess.DEVNULL, stdout=output,
-                            stderr=subprocess.STDOUT, start_new_session=True)
+                            stderr=subprocess.STDOUT, start_new_session=True,
+                            preexec_fn=end_with_us)
 
 
 def group_of(leader):

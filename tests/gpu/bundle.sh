@@ -122,7 +122,14 @@ def write(run, last):
 one = write("one", b"4")
 assert differing(one, one) == []
 assert differing(one, write("two", b"5")) == ["b", "b"]
-import machine, types
+import limits, machine, types
+lines = "{\"name\": \"x\", \"failed\": \"none\"}\n" \
+    "{\"name\": \"y\", \"ours\": 2, \"best\": 1, \"listed\": 3, \"flops\": 1}"
+machine.program = lambda name: pathlib.Path("run")
+rows = limits.products(types.SimpleNamespace(small=False, run=lambda t, w:
+    machine.Ended(0, lines, 1)))["rows"]
+assert [row["measured"] for row in rows] == ["none", "0.50 of the best of 3, "
+    "0 TFLOP/s"], rows
 said = "add                          2 cases, 0.1 s\n"
 def run(title, words, limit, env, hangs):
     return machine.Ended(None, said, limit)
@@ -151,6 +158,16 @@ kill $!
 wait $!
 [ $? -eq 143 ] || fault "cut short: $(cat log)"
 kill -0 "$(cat began)" 2> /dev/null && fault "what it ran goes on"
+rm -f began
+python3 ./run --only initcheck > log 2>&1 &
+while [ ! -e began ] && kill -0 $! 2> /dev/null; do sleep 0.1; done
+kill -9 $!
+wait $! 2> /dev/null
+sleep 0.2 # it may be there still, without a parent that takes its status
+grep -q '^State:.[RSD]' "/proc/$(cat began)/status" 2> /dev/null &&
+    fault "what it ran outlives it"
+[ -e out/running.txt ] || fault "what it printed is lost"
+rm -f out/running.txt
 
 mv tools/told tools/compute-sanitizer
 
