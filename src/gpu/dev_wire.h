@@ -198,10 +198,30 @@ template <class T> DEV void wire_put_halves(void *p, const float *v)
         ((uint16_t *)p)[k] = (uint16_t)(w[k / 2] >> k % 2 * 16);
 }
 
+template <class T> DEV void wire_get_halves(const void *p, float *v)
+{
+    uint32_t w[4];
+
+    if (wire_is_at(p, 4))
+        wire_get(p, w);
+    else
+        for (int k = 0; k < 4; k++)
+            w[k] = ((const uint16_t *)p)[2 * k] |
+                   (uint32_t)((const uint16_t *)p)[2 * k + 1] << 16;
+    DEV_UNROLL
+    for (int k = 0; k < WIRE_PIECE; k++) {
+        const uint16_t bits = (uint16_t)(w[k / 2] >> k % 2 * 16);
+        T half;
+
+        memcpy(&half, &bits, sizeof(half));
+        v[k] = dev_wide(half);
+    }
+}
+
 /* Numbers from `at` on of data that may be narrow. */
 struct wire_out {
     void *at;
-    enum dsflow_dtype type;
+    int64_t type; /* of enum dsflow_dtype */
 
     DEV void put(int64_t i, const float *v) const
     {
@@ -267,18 +287,22 @@ struct wire_team {
         return v;
     }
 
-    /* The sum of the squares of the block, in each thread: by one warp. */
-    DEV double squares(const wire_place &at, const float (&v)[WIRE_OWN]) const
+    /* The sum of the squares of the block, of so many numbers of it at a time,
+     * in each thread: by one warp. */
+    DEV double squares(const wire_place &at, const float (&v)[WIRE_OWN],
+                       size_t some) const
     {
         double *sum = (double *)(room + 2 * WARPS * 4);
         float *block = (float *)(room + ROOM);
+        const size_t n = 2 * at.half;
         double own = 0;
 
         sync();
         wire_store(block, at, v);
         sync();
-        if (threadIdx.x < 32)
-            own = dev_squares_of<false>(block, 2 * at.half);
+        for (size_t k = 0; k < n && threadIdx.x < 32; k += some)
+            own = __dadd_rn(own, dev_squares_of<false>(
+                                     block + k, n - k < some ? n - k : some));
         if (threadIdx.x == 0)
             *sum = own;
         sync();
@@ -451,7 +475,8 @@ struct wire_sign {
     static DEV float scale(wire_team &team, const wire_place &at,
                            const float (&v)[WIRE_OWN])
     {
-        return wire_sign_scale(team.squares(at, v), (double)(2 * at.half));
+        return wire_sign_scale(team.squares(at, v, 2 * at.half),
+                               (double)(2 * at.half));
     }
     static DEV float as_sent(float v, float s)
     {

@@ -12,8 +12,7 @@ enum {
     LEAST_TOP = 32,
     NO_NUMBER = 255,
     HAS_SIGNS = 0x100,
-    FINITE8 = 0x7f780000, /* sizes that do not become infinities: in 8 bits, */
-    FINITE16 = 0x7f7f0000
+    FINITE8 = 0x7f780000 /* sizes that do not become infinities */
 };
 
 /* base/random.h: dsf_random of this state. */
@@ -52,14 +51,6 @@ DEV drawing drawing_of(const struct dsf_gpu_rounding &r)
     return { mix(mix(r.stream) ^ *step), r.control == nullptr };
 }
 
-DEV uint32_t pack16_number(float v, uint32_t random)
-{
-    const uint32_t x = __float_as_uint(v), size = x & 0x7fffffff;
-
-    return ((x + (size < FINITE16 ? random >> 16 : 0)) >> 16) |
-           (size > 0x7f800000 ? 0x40 : 0);
-}
-
 template <int V>
 DEV void pack16_at(const drawing &d, uint64_t block, const float *in,
                    uint16_t *out, size_t i)
@@ -71,15 +62,15 @@ DEV void pack16_at(const drawing &d, uint64_t block, const float *in,
     dev_load_all(in + i, v);
     DEV_UNROLL
     for (int k = 0; k < V; k++)
-        bits[k] = pack16_number(
-            v[k], d.bits(key, (uint32_t)(i % PACKED) + (uint32_t)k));
+        bits[k] =
+            dev_pack16(v[k], d.bits(key, (uint32_t)(i % PACKED) + (uint32_t)k));
     if constexpr (V == 1)
         out[i] = (uint16_t)bits[0];
     else
-        dev_store16(out + i, make_uint4(bits[0] | bits[1] << 16,
-                                        bits[2] | bits[3] << 16,
-                                        bits[4] | bits[5] << 16,
-                                        bits[6] | bits[7] << 16));
+        dev_store16(out + i,
+                    make_uint4(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16,
+                               bits[4] | bits[5] << 16,
+                               bits[6] | bits[7] << 16));
 }
 
 template <int V>
@@ -123,8 +114,7 @@ DEV uint32_t code_of(uint32_t size, uint32_t random, const window &w,
         return ((size + (size < FINITE8 ? random >> 13 : 0)) >> 19) +
                16 * w.octaves - (w.fine << 4);
     if (size >= w.tiny << 23)
-        return ((size + (random >> 12)) >> 20) + 16 * w.octaves -
-               (w.fine << 3);
+        return ((size + (random >> 12)) >> 20) + 16 * w.octaves - (w.fine << 3);
     const uint32_t small = code_small(size, random, w);
 
     return small > 0 ? small : size > 0 ? least : 0;

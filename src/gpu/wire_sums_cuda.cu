@@ -91,10 +91,9 @@ unsigned levels_of(unsigned terms)
 /* What sums have: terms, and trees of them in `levels` levels. */
 template <class F> struct sum_op : wire_op {
     terms from;
-    unsigned n;
     float *into;
     float *room; /* of trees that are not in shared memory */
-    unsigned levels;
+    unsigned n, levels;
 
     /* Those of this team, from some level on. */
     DEV tree tree_at(const wire_team &team, unsigned level) const

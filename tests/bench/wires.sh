@@ -7,8 +7,7 @@
 # A column has the time of a step, and how many times faster than the dense one of
 # its stage of ZeRO that is, twice: formats coded by kernels on the GPU, at the
 # rate of its memory; and by cores, to which numbers go and from which they come
-# by the host link, as formats of plug-ins are, and what 1-bit Adam has beside
-# coding.
+# by the host link, as formats of plug-ins are.
 set -euo pipefail
 bench=$(dirname -- "$(realpath -- "$0")")
 . "$bench/common.sh"

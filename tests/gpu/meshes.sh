@@ -42,4 +42,8 @@ exec ./tests/same/test_meshes \
         compress.error=fp32 compress.params=bf16 precision.compute=bf16)" \
     "$(trial gpt2 batch.sequences=4 batch.groups=4 machine.gpus=4 mesh.data=4 \
         zero.stage=1 compress.keep=0 compress.gradients=int8 compress.node=2 \
-        compress.error=fp32 $nvme)"
+        compress.error=fp32 $nvme)" \
+    "$(trial gpt2 batch.sequences=4 batch.groups=4 machine.gpus=4 mesh.data=4 \
+        zero.stage=2 compress.keep=0 optimizer.kind=onebit_adam \
+        onebit_adam.freeze_step=1 onebit_adam.errors=bf16 optimizer.clip=0.0 \
+        optimizer.lr=1e-4)"

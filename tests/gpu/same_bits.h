@@ -17,8 +17,9 @@ struct trial {
     unsigned long long seed;
     uint64_t random; /* state */
     unsigned n, fresh;
-    bool coded;    /* bytes are numbers for the wire, and no control */
-    bool calm;     /* floats are small, so that sums are finite */
+    unsigned without; /* a bit for each port that is left out */
+    bool coded;       /* bytes are numbers for the wire, and no control */
+    bool calm;        /* floats are small, so that sums are finite */
     int64_t quiet; /* of so many floats all are tiny, in every other stretch */
     struct dsflow_shape shapes[MOST_PORTS];
     void *before[MOST_PORTS], *cores[MOST_PORTS], *gpu[MOST_PORTS];

@@ -197,6 +197,130 @@ static void make_feed_back(struct trial *t)
                                    a->error_at + a->elems + any(t, 0, 300));
 }
 
+/* --- 1-bit Adam ----------------------------------------------------------- */
+
+/* Signs, with a scale for each tensor; how many blocks the unit has. */
+static struct dsf_coding any_signs(struct trial *t, int64_t *blocks)
+{
+    struct dsf_coding c;
+
+    do {
+        c = any_coding(t, one_in(t, 4), blocks);
+        snprintf(c.format, sizeof(c.format), "sign");
+        any_tensors(t, &c, *blocks);
+    } while (c.ntensors == 0 && !one_in(t, 16));
+    return c;
+}
+
+static void leave_out(struct trial *t, unsigned port)
+{
+    t->without |= 1u << port;
+    t->shapes[port] = (struct dsflow_shape){ 0 };
+}
+
+static void make_feed_momentum(struct trial *t)
+{
+    struct dsf_momentum_args *a = (void *)t->args;
+    const bool narrow = one_in(t, 2);
+    int64_t blocks;
+
+    a->coding = any_signs(t, &blocks);
+    a->elems = blocks * a->coding.block;
+    a->grad_at = any_place(t);
+    a->error_at = any_place(t);
+    a->groups = any(t, 1, 8);
+    a->beta1 = 0.9;
+    a->last = any(t, 0, 5);
+    t->n = 5;
+    t->shapes[0] = control();
+    t->shapes[1] = floats(a->grad_at + a->elems);
+    t->shapes[2] = floats(a->elems);
+    t->shapes[3] = dsflow_shape_of(narrow ? DSFLOW_BF16 : DSFLOW_FP32,
+                                   a->error_at + a->elems);
+    t->shapes[4] =
+        dsflow_shape_of(DSFLOW_FP64, DSF_LAMB_FIELDS * DSFLOW_MAX_TENSORS);
+    if (!one_in(t, 3))
+        t->n = 4;
+    if (one_in(t, 4)) {
+        t->n = 4;
+        a->elems = any(t, 1, a->elems);
+        t->shapes[2] = floats(a->elems);
+        leave_out(t, 3);
+    }
+    if (one_in(t, 8)) {
+        a->beta1 = 0;
+        leave_out(t, 2);
+    }
+}
+
+static void any_chunks(struct trial *t)
+{
+    struct dsf_chunk_args *a = (void *)t->args;
+    int64_t blocks, first;
+
+    a->coding = any_signs(t, &blocks);
+    first = any(t, 0, blocks - 1);
+    a->at = a->coding.block * first;
+    a->elems = a->coding.block * any(t, 1, blocks - first);
+    a->groups = any(t, 1, 8);
+    a->grad_at = any_place(t);
+    a->server_at = any_place(t);
+    a->m_at = any_place(t);
+}
+
+static void make_chunk_squares(struct trial *t)
+{
+    const struct dsf_chunk_args *a = (const void *)t->args;
+
+    any_chunks(t);
+    t->n = 3;
+    t->shapes[0] = floats(a->grad_at + a->elems);
+    t->shapes[1] = floats(a->server_at + a->elems);
+    t->shapes[2] = dsflow_shape_of(DSFLOW_FP64, a->elems / a->coding.block);
+    if (one_in(t, 4))
+        leave_out(t, 1);
+}
+
+static void make_chunk_scales(struct trial *t)
+{
+    struct dsf_chunk_scales_args *a = (void *)t->args;
+    int64_t blocks, most;
+
+    do
+        a->coding = any_signs(t, &blocks);
+    while (a->coding.ntensors == 0);
+    a->groups = any(t, 1, 8);
+    most = one_in(t, 4) ? 1 : blocks;
+    t->shapes[0] = dsflow_shape_of(DSFLOW_FP64, a->coding.ntensors * a->groups);
+    for (t->n = 1; blocks > 0 && t->n < MOST_PORTS; t->n++) {
+        const int64_t n = t->n == MOST_PORTS - 1
+                              ? blocks
+                              : any(t, 1, most < blocks ? most : blocks);
+
+        t->shapes[t->n] = dsflow_shape_of(DSFLOW_FP64, n);
+        blocks -= n;
+    }
+}
+
+static void make_serve(struct trial *t)
+{
+    struct dsf_chunk_args *a = (void *)t->args;
+
+    do
+        any_chunks(t);
+    while (a->coding.ntensors == 0);
+    t->n = 5;
+    t->shapes[0] = control();
+    t->shapes[1] = floats(a->grad_at + a->elems);
+    t->shapes[2] = dsflow_shape_of(DSFLOW_FP64, a->coding.ntensors * a->groups);
+    t->shapes[3] = floats(a->server_at + a->elems);
+    t->shapes[4] = floats(a->m_at + a->elems);
+    if (one_in(t, 4)) {
+        leave_out(t, 2);
+        leave_out(t, 3);
+    }
+}
+
 static const struct {
     const char *op;
     void (*make)(struct trial *t);
@@ -208,6 +332,10 @@ static const struct {
     { "add_compressed", make_add_compressed, true },
     { "add_recoded", make_add_recoded, false },
     { "feed_back", make_feed_back, false },
+    { "feed_momentum", make_feed_momentum, false },
+    { "chunk_squares", make_chunk_squares, false },
+    { "chunk_scales", make_chunk_scales, false },
+    { "serve", make_serve, false },
 };
 
 void make_wire(struct trial *t)

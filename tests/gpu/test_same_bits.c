@@ -309,6 +309,10 @@ static const struct {
     { "add_compressed", make_wire },
     { "add_recoded", make_wire },
     { "feed_back", make_wire },
+    { "feed_momentum", make_wire },
+    { "chunk_squares", make_wire },
+    { "chunk_scales", make_wire },
+    { "serve", make_wire },
 };
 
 /* --- runs ----------------------------------------------------------------- */
@@ -334,6 +338,8 @@ static void run_at(struct trial *t, void **at, dsflow_cpu_fn cores,
 
         memcpy(at[i], t->before[i], room(s->bytes));
         bufs[i] = (struct dsflow_buf){ at[i], s->bytes, s->elems, s->dtype };
+        if (i < 32 && t->without >> i & 1)
+            bufs[i] = (struct dsflow_buf){ 0 };
     }
     why = gpu != NULL ? place_run(gpu, &call) : NULL;
     if (why != NULL)
