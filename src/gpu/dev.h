@@ -1,7 +1,8 @@
 /* dev.h - what kernels are written with: CUDA C++ where nvcc reads them, and an
  * emulation of it on a core elsewhere (tests/gpu/emulation). The rules:
  *
- *   - Shared memory is the launch's (dev_shared), at most 163 KiB.
+ *   - Shared memory is the launch's (dev_shared), at most 99 KiB:
+ *     that is what a block may have of all since sm_80.
  *   - Every thread of a block reaches every barrier, and every lane of a mask each
  *     operation of its warp, at the same line.
  *   - No atomics, and nothing that one block leaves for another: a sum over blocks

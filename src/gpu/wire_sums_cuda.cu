@@ -17,7 +17,11 @@ enum {
 /* Where levels need more, they are in scratch: in little where they are
  * emulated, so that some trees are there, too. */
 #ifdef __CUDACC__
-enum { MOST_SHARED = 96 << 10 };
+enum { MOST_SHARED = 80 << 10 };
+static_assert(MOST_SHARED + 2 * wire_team::ROOM +
+                      DSFLOW_WIRE_FORMAT_MOST * sizeof(float) <=
+                  99 << 10,
+              "with a block whose squares are added up");
 #else
 enum { MOST_SHARED = 24 << 10 };
 #endif

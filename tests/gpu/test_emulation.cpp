@@ -306,13 +306,13 @@ void launches_that_no_gpu_takes_are_said(void **state)
     assert_fault({ "blocks of 1025" });
     dev_launch(nothing, dim3(1, 65536), 1, 0, nullptr);
     assert_fault({ "1 x 65536 x 1" });
-    dev_launch(nothing, 1, 1, 164 << 10, nullptr);
-    assert_fault({ "167936 bytes of shared memory" });
+    dev_launch(nothing, 1, 1, 100 << 10, nullptr);
+    assert_fault({ "102400 bytes of shared memory" });
     dev_launch(takes<512>, 1, 1, 0, nullptr, words<512>(), 'x');
     assert_fault({ "takes<512>", "4097 of arguments" });
     dev_launch(takes<511>, 1, 1, 0, nullptr, words<511>(), 'x');
     assert_null(emulated_fault());
-    dev_launch(nothing, dim3(3, 2, 2), dim3(8, 8, 2), 163 << 10, nullptr);
+    dev_launch(nothing, dim3(3, 2, 2), dim3(8, 8, 2), 99 << 10, nullptr);
     assert_null(emulated_fault());
 }
 

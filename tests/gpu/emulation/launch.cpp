@@ -18,10 +18,10 @@ namespace emulated {
 
 enum { PAGE = 4096, STACK = 64 << 10 };
 
-/* What every GPU from sm_80 on takes. */
+/* What every GPU from sm_80 on takes: some of them have more shared memory. */
 enum {
     MAX_THREADS = 1024,
-    MAX_SHARED = 163 << 10,
+    MAX_SHARED = 99 << 10,
     MAX_YZ = 65535,
     MAX_ARGUMENTS = 4096 /* bytes; more only since CUDA 12.1 */
 };
