@@ -93,7 +93,9 @@ __global__ void __launch_bounds__(THREADS)
     const unsigned end = first + each < nparts ? first + each : nparts;
     float sum[1] = { 0 };
 
-    for (unsigned p = first; p < end && at < n; p++)
+    /* Several are on their way at once; they are added one after the other. */
+    DEV_UNROLL_BY(8)
+    for (unsigned p = first; p < (at < n ? end : first); p++)
         sum[0] += parts[p * n + at];
     sum_teams(sum, dev_shared<float>());
     if (threadIdx.y == 0 && at < n)
