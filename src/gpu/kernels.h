@@ -50,10 +50,11 @@ size_t dsf_gpu_column_scratch(size_t rows, size_t cols); /* bytes */
 /* into[n] (= or +=) the sums of the rows of parts[nparts][n], in their order. */
 void dsf_gpu_fold(enum dsflow_dtype type, void *into, const float *parts,
                   size_t nparts, size_t n, int add, void *stream);
-/* out[row][head] = the sum over head_dim of a b. */
+/* out[row][head] = the sum over head_dim of a b; `rounded`: a in this type, too
+ * (NULL: nobody asks). */
 void dsf_gpu_head_dots(enum dsflow_dtype type, const float *a, const void *b,
-                       float *out, size_t rows, size_t heads, size_t head_dim,
-                       void *stream);
+                       float *out, void *rounded, size_t rows, size_t heads,
+                       size_t head_dim, void *stream);
 
 /* act_cuda.cu. h = in + bias (NULL: 0) and act = gelu(in + bias), all
  * [rows][cols]; in fp32 `in` may be h. */

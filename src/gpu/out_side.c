@@ -66,11 +66,9 @@ static void backward_input(const struct dsflow_call *call, void *stream)
 
     dsf_gpu_multiply(&product, stream);
     dsf_gpu_head_dots(w.type, wide, dsf_gpu_port(&w, DSFLOW_OUT_ATT),
-                      dsf_gpu_port(&w, DSFLOW_OUT_DELTA), p.rows,
-                      (size_t)a->tile.heads, (size_t)a->tile.head_dim, stream);
-    if (narrow)
-        dsf_gpu_narrow(w.type, wide, p.in, NULL, datt, p.in, p.rows, p.in,
-                       stream);
+                      dsf_gpu_port(&w, DSFLOW_OUT_DELTA), narrow ? datt : NULL,
+                      p.rows, (size_t)a->tile.heads, (size_t)a->tile.head_dim,
+                      stream);
 }
 
 DSF_GPU_SEGMENT_SIDE(out, backward_input, OUT, ATT);

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(THREADS)
 /* Eight lanes for each head of each row. */
 template <class T, int V>
 __global__ void __launch_bounds__(THREADS)
-    head_dots(const float *a, const T *b, float *out, size_t n,
+    head_dots(const float *a, const T *b, float *out, T *rounded, size_t n,
               unsigned head_dim)
 {
     const size_t head = (size_t)blockIdx.x * (THREADS / 8) + threadIdx.x / 8;
@@ -120,6 +120,8 @@ __global__ void __launch_bounds__(THREADS)
         DEV_UNROLL
         for (int i = 0; i < V; i++)
             sum += x[i] * y[i];
+        if (rounded != nullptr && head < n)
+            dev_store_all(rounded + from + at, x);
     }
     for (int k = 4; k > 0; k /= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, k);
@@ -147,11 +149,12 @@ void launch_columns(float *parts, const void *x, size_t ld, size_t rows,
 }
 
 template <class T, int V>
-void launch_dots(const float *a, const void *b, float *out, size_t n,
-                 size_t head_dim, void *stream)
+void launch_dots(const float *a, const void *b, float *out, void *rounded,
+                 size_t n, size_t head_dim, void *stream)
 {
     dev_launch((head_dots<T, V>), dev_div_up(n, THREADS / 8), THREADS, 0,
-               stream, a, (const T *)b, out, n, (unsigned)head_dim);
+               stream, a, (const T *)b, out, (T *)rounded, n,
+               (unsigned)head_dim);
 }
 
 } // namespace
@@ -217,17 +220,19 @@ void dsf_gpu_fold(enum dsflow_dtype type, void *into, const float *parts,
 }
 
 void dsf_gpu_head_dots(enum dsflow_dtype type, const float *a, const void *b,
-                       float *out, size_t rows, size_t heads, size_t head_dim,
-                       void *stream)
+                       float *out, void *rounded, size_t rows, size_t heads,
+                       size_t head_dim, void *stream)
 {
     const size_t n = rows * heads;
 
     if (n == 0)
         return;
-    if (dev_is_aligned(head_dim, { a, b }))
-        DEV_BY_TYPE(type, T,
-                    (launch_dots<T, 8>(a, b, out, n, head_dim, stream)));
+    if (dev_is_aligned(head_dim, { a, b, rounded }))
+        DEV_BY_TYPE(
+            type, T,
+            (launch_dots<T, 8>(a, b, out, rounded, n, head_dim, stream)));
     else
-        DEV_BY_TYPE(type, T,
-                    (launch_dots<T, 1>(a, b, out, n, head_dim, stream)));
+        DEV_BY_TYPE(
+            type, T,
+            (launch_dots<T, 1>(a, b, out, rounded, n, head_dim, stream)));
 }

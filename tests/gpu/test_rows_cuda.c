@@ -231,13 +231,20 @@ static void try_dots(enum dsflow_dtype type, size_t r, size_t heads, size_t d)
     const size_t n = r * heads;
     struct tensor a = tensor_new(n * d, 1, 1), out = tensor_unset(n);
     struct numbers b = numbers_new(type, n * d, 1, 2);
+    struct numbers rounded = numbers_new(type, n * d, 1, 3);
 
     for (size_t i = 0; i < n; i++)
         out.d[i] = dot_ref(a.d + i * d, ref(&b) + i * d, d);
     IN_EACH_ORDER(out.f, out.mem.bytes, memset(out.f, 0xff, out.mem.bytes),
-                  dsf_gpu_head_dots(type, a.f, at(&b), out.f, r, heads, d,
+                  dsf_gpu_head_dots(type, a.f, at(&b), out.f, NULL, r, heads, d,
                                     NULL));
     assert_close(out.f, out.d, n, 2e-6);
+    for (size_t i = 0; i < n * d; i++)
+        ref(&rounded)[i] = a.d[i];
+    WRITES(&rounded, dsf_gpu_head_dots(type, a.f, at(&b), out.f, at(&rounded), r,
+                                       heads, d, NULL));
+    check(&rounded);
+    numbers_free(&rounded);
     tensor_free(&a);
     tensor_free(&out);
     numbers_free(&b);
