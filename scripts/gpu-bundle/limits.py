@@ -22,6 +22,8 @@ def speed_row(one, copy, small):
     name, seconds = one["name"], one["seconds"]
     if one["flops"]:
         rate = one["flops"] / seconds / 1e12
+        if name not in ATTENTION:
+            return row(name, f"{rate:.0f} TFLOP/s")
         return row(name, f"{rate:.0f} TFLOP/s", f">= {ATTENTION[name]}",
                    None if small else rate >= ATTENTION[name])
     if not one["bytes"]:

@@ -67,11 +67,6 @@ template <class T, int D, int N> struct query_stages {
     }
 };
 
-/* Where a block of keys is: N queries of a head, from `query` on. */
-struct step {
-    unsigned head, query;
-};
-
 template <class T, int D, int N>
 DEV void load_step(const dsf_gpu_attention &a, const query_stages<T, D, N> &to,
                    unsigned stage, unsigned seq, step s)
@@ -97,10 +92,43 @@ DEV float step_number(const dsf_gpu_attention &a, unsigned seq, step s)
     return a.delta[query_at(a, seq, s.head, row)];
 }
 
-/* Queries that do not see a key give it no weight. `key` is the warp's first.
- */
+/* Queries in blocks that do not see that of a key give it no weight. */
 template <int M, int N>
-DEV void mask_queries(float (&s)[M][N / 8][4], unsigned key, unsigned query)
+DEV void mask_query_blocks(const dsf_gpu_attention &a, const sees_some &see,
+                           float (&s)[M][N / 8][4], unsigned key, step now)
+{
+    const unsigned at = see.pos + now.query, first = at / see.block;
+    const unsigned end = now.query + N < a.queries ? now.query + N : a.queries;
+    const unsigned rows = (see.pos + end - 1) / see.block - first + 1;
+    const unsigned column = (see.key_pos + key) / see.block;
+    const int left = (int)((first + 1) * see.block - at - lane_col(0));
+    uint32_t on[M][2] = {};
+
+    for (unsigned r = 0; r < rows; r++) {
+        const uint32_t bits = blocks_seen(see, now.head, first + r, column);
+
+        DEV_UNROLL
+        for (int m = 0; m < M; m++)
+            DEV_UNROLL
+        for (int i = 0; i < 2; i++) {
+            const unsigned k = see.key_pos + key + m * 16 + lane_row(i);
+
+            on[m][i] |= (bits >> (k / see.block - column) & 1) << r;
+        }
+    }
+    DEV_UNROLL
+    for (int m = 0; m < M; m++)
+        DEV_UNROLL
+    for (int i = 0; i < 2; i++)
+        if (on[m][i] != low_bits(rows))
+            mask_blocks<N>(s[m], i, on[m][i], left, see.block);
+}
+
+/* So do queries before it, and those that have it not in their window: the last
+ * that have are `within` behind the first. */
+template <int M, int N, bool HIDES>
+DEV void mask_query_ends(float (&s)[M][N / 8][4], unsigned key, unsigned query,
+                         unsigned within)
 {
     DEV_UNROLL
     for (int m = 0; m < M; m++)
@@ -108,14 +136,37 @@ DEV void mask_queries(float (&s)[M][N / 8][4], unsigned key, unsigned query)
     for (int i = 0; i < 2; i++) {
         const int first =
             (int)(key + m * 16 + lane_row(i)) - (int)(query + lane_col(0));
+        const int end = first + (int)within;
 
         DEV_UNROLL
         for (int n = 0; n < N / 8; n++)
             DEV_UNROLL
         for (int c = 0; c < 2; c++)
-            if (n * 8 + c < first)
+            if (n * 8 + c < first || (HIDES && n * 8 + c >= end))
                 s[m][n][2 * i + c] = -INFINITY;
     }
+}
+
+/* Queries that do not see a key give it no weight. `key` is the warp's first.
+ */
+template <int M, int N>
+DEV void mask_queries(const dsf_gpu_attention &a, sees_all,
+                      float (&s)[M][N / 8][4], unsigned key, step now)
+{
+    if (a.diagonal && now.query < key + 16 * M - 1)
+        mask_query_ends<M, N, false>(s, key, now.query, 0);
+}
+
+template <int M, int N>
+DEV void mask_queries(const dsf_gpu_attention &a, const sees_some &see,
+                      float (&s)[M][N / 8][4], unsigned key, step now)
+{
+    const unsigned at = now.query + see.before;
+
+    if (see.layout != NULL)
+        mask_query_blocks<M, N>(a, see, s, key, now);
+    if (at < key + 16 * M - 1 || at + N - 1 >= key + see.window)
+        mask_query_ends<M, N, true>(s, key, at, see.window);
 }
 
 /* Of keys and queries: s, scores, become weights, and g, gradients of weights,
@@ -152,9 +203,9 @@ template <int M> DEV void same(float (&by)[M][2], float v)
 
 /* From all query heads that use the keys, in their order, N queries after N
  * queries. */
-template <class T, int D>
+template <class T, int D, class S>
 __global__ void __launch_bounds__(MMA_THREADS)
-    attention_backward_keys(const dsf_gpu_attention a)
+    attention_backward_keys(const dsf_gpu_attention a, const S see)
 {
     typedef keys_size<D> size;
     enum { M = size::M, N = size::N, COLS = size::COLS, ROWS = size::ROWS };
@@ -166,23 +217,27 @@ __global__ void __launch_bounds__(MMA_THREADS)
     const share at =
         share_of(blockIdx.x / size::PARTS, strips_of(a.keys, ROWS), a.kv_heads);
     const unsigned first = at.strip * ROWS, warp = threadIdx.x / 32 * 16 * M;
-    const unsigned key = first + warp, least = a.diagonal ? first / N * N : 0;
+    const unsigned key = first + warp;
     const unsigned heads = (at.head + 1) * group_size(a);
     const head_rows k = key_rows(a, at.seq, at.head, 0);
     const head_rows v = key_rows(a, at.seq, at.head, 1);
     const float scale = a.scale * ATTENTION_LOG2E;
-    float dk[M][COLS / 8][4] = {}, dv[M][COLS / 8][4] = {}, by[M][2], number;
-    step now = { at.head * group_size(a), least };
+    float dk[M][COLS / 8][4] = {}, dv[M][COLS / 8][4] = {}, by[M][2];
+    float number = 0;
+    query_walk<S, ROWS, N> walk(a, see, first, at.head * group_size(a), heads);
+    step now = walk.begin();
 
     load_rows<T, D, ROWS>(sk, a.kv, k, first, d);
     load_rows<T, D, ROWS>(sv, a.kv, v, first, d);
-    load_step(a, stages, 0, at.seq, now);
-    number = step_number<N>(a, at.seq, now);
+    if (S::HIDES && now.head == heads) { /* no query sees them */
+        dev_copy_commit();
+    } else {
+        load_step(a, stages, 0, at.seq, now);
+        number = step_number<N>(a, at.seq, now);
+    }
     for (unsigned stage = 0; now.head < heads; stage ^= 1) {
         const T *const sq = stages.q(stage), *const so = stages.datt(stage);
-        const step next = now.query + N < a.queries
-                              ? step{ now.head, now.query + N }
-                              : step{ now.head + 1, least };
+        const step next = walk.after(now);
 
         /* What was copied is there, and all have read the other stage. */
         if (threadIdx.x < 2 * N)
@@ -193,13 +248,13 @@ __global__ void __launch_bounds__(MMA_THREADS)
             load_step(a, stages, stage ^ 1, at.seq, next);
             number = step_number<N>(a, at.seq, next);
         }
-        if (key < a.keys && !(a.diagonal && now.query + N <= key)) {
+        if (is_met(a, see, now.head, now.query, now.query + N, key,
+                   key + 16 * M)) {
             float s[M][N / 8][4] = {}, g[M][N / 8][4] = {};
 
             rows_by_rows<T, D, M, N>(s, sk + warp * D, sq);
             rows_by_rows<T, D, M, N>(g, sv + warp * D, so);
-            if (a.diagonal && now.query < key + 16 * M - 1)
-                mask_queries<M, N>(s, key, now.query);
+            mask_queries<M, N>(a, see, s, key, now);
             weigh_queries<M, N>(s, g, stages.lse(stage), stages.delta(stage),
                                 scale);
             weigh_rows<T, D, M, N, COLS>(dv, s, so, col);
@@ -207,6 +262,8 @@ __global__ void __launch_bounds__(MMA_THREADS)
         }
         now = next;
     }
+    if (S::HIDES) /* nobody has waited if no query was met */
+        all_copied();
     same<M>(by, a.scale);
     put_rows<T, D, M, COLS>(a.dkv, k, key, col, d, dk, by, sk + warp * D);
     same<M>(by, 1);
@@ -249,9 +306,9 @@ DEV void weigh_keys(float (&s)[M][N / 8][4], float (&g)[M][N / 8][4],
     }
 }
 
-template <class T, int D>
+template <class T, int D, class S>
 __global__ void __launch_bounds__(MMA_THREADS)
-    attention_backward_queries(const dsf_gpu_attention a)
+    attention_backward_queries(const dsf_gpu_attention a, const S see)
 {
     typedef queries_size<D> size;
     enum { M = size::M, N = size::N, ROWS = size::ROWS };
@@ -264,62 +321,67 @@ __global__ void __launch_bounds__(MMA_THREADS)
     const head_rows q = query_rows(a, at.seq, at.head);
     const head_rows k = key_rows(a, at.seq, group, 0);
     const head_rows v = key_rows(a, at.seq, group, 1);
-    const unsigned seen = keys_seen(a, first + ROWS - 1);
+    const unsigned seen = keys_seen(a, see, first + ROWS - 1);
     const float scale = a.scale * ATTENTION_LOG2E;
+    key_walk<S, ROWS, N> walk(a, see, at.head, first);
+    unsigned key = walk.begin();
     float dq[M][D / 8][4] = {}, lse[M][2], delta[M][2], by[M][2];
 
     load_rows<T, D, ROWS>(sq, a.q, q, first, d);
     load_rows<T, D, ROWS>(so, a.datt, q, first, d);
-    load_rows<T, D, N>(stages, a.kv, k, 0, d);
-    load_rows<T, D, N>(stages + N * D, a.kv, v, 0, d);
+    load_rows<T, D, N>(stages, a.kv, k, key, d);
+    load_rows<T, D, N>(stages + N * D, a.kv, v, key, d);
     dev_copy_commit();
     row_numbers<M>(a, at, row, lse, delta);
-    for (unsigned key = 0, stage = 0; key < seen; key += N, stage ^= 1) {
+    for (unsigned stage = 0, after; key < seen; key = after, stage ^= 1) {
         const T *const sk = stages + stage * 2 * N * D, *const sv = sk + N * D;
         T *const next = stages + (stage ^ 1) * 2 * N * D;
         float s[M][N / 8][4] = {}, g[M][N / 8][4] = {};
 
+        after = walk.after(key);
         dev_copy_wait<0>();
         __syncthreads();
-        if (key + N < seen) {
-            load_rows<T, D, N>(next, a.kv, k, key + N, d);
-            load_rows<T, D, N>(next + N * D, a.kv, v, key + N, d);
+        if (after < seen) {
+            load_rows<T, D, N>(next, a.kv, k, after, d);
+            load_rows<T, D, N>(next + N * D, a.kv, v, after, d);
             dev_copy_commit();
         }
-        if (row >= a.queries || key >= keys_seen(a, row + 16 * M - 1))
+        if (!is_met(a, see, at.head, row, row + 16 * M, key, key + N))
             continue;
         rows_by_rows<T, D, M, N, size::STEPS>(s, sq + warp * D, sk);
         rows_by_rows<T, D, M, N, size::STEPS>(g, so + warp * D, sv);
-        if (key + N > keys_seen(a, row))
-            mask_keys<M, N>(a, s, row, key);
+        mask_keys<M, N>(a, see, s, at.head, row, key);
         weigh_keys<M, N>(s, g, lse, delta, scale);
         weigh_rows<T, D, M, N, D>(dq, g, sk, 0);
     }
+    if (S::HIDES)
+        all_copied();
     same<M>(by, a.scale);
     put_rows<T, D, M, D>(a.dq, q, row, 0, d, dq, by, sq + warp * D);
 }
 
-template <class T, int D> struct backward {
+template <class T, int D, class S> struct backward {
     typedef keys_size<D> keys;
     typedef queries_size<D> queries;
 
-    static void launch(const dsf_gpu_attention &a, void *stream)
+    static void launch(const dsf_gpu_attention &a, const S &see, void *stream)
     {
         const unsigned of_keys = strips_of(a.keys, keys::ROWS) * keys::PARTS;
         const unsigned of_queries = strips_of(a.queries, queries::ROWS);
 
-        dev_launch((attention_backward_keys<T, D>),
+        dev_launch((attention_backward_keys<T, D, S>),
                    a.nseq * a.kv_heads * of_keys, MMA_THREADS, keys::BYTES,
-                   stream, a);
-        dev_launch((attention_backward_queries<T, D>),
+                   stream, a, see);
+        dev_launch((attention_backward_queries<T, D, S>),
                    a.nseq * a.heads * of_queries, MMA_THREADS, queries::BYTES,
-                   stream, a);
+                   stream, a, see);
     }
 };
 
 } // namespace
 
-void dsf_gpu_attention_backward_mma(const dsf_gpu_attention *a, void *stream)
+void dsf_gpu_attention_backward_mma(const dsf_gpu_attention *a,
+                                    const dsf_gpu_sight *sight, void *stream)
 {
-    mma_launch<backward>(*a, stream);
+    mma_launch<backward>(*a, sight, stream);
 }

@@ -13,12 +13,13 @@
 namespace {
 
 /* Queries of a warp (16 M), and keys at a time: 255 registers are not exceeded,
- * nor 99 KiB of shared memory, which all since sm_80 have. */
-template <int D> struct forward_size {
+ * nor 99 KiB of shared memory, which all since sm_80 have. Where keys are
+ * hidden fewer at a time leave out more. */
+template <int D, bool HIDES> struct forward_size {
     enum {
         M = D <= 128 ? 2 : 1,
         ROWS = MMA_WARPS * 16 * M,
-        KEYS = D <= 128 ? 64 : 32,
+        KEYS = D <= (HIDES ? 64 : 128) ? 64 : 32,
         STEPS = D == 96 || D == 128 ? 1 : D / 16, /* or registers spill */
         BYTES = (ROWS + 4 * KEYS) * D * 2
     };
@@ -37,9 +38,10 @@ DEV float row_sum(float x)
     return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-/* Scores become weights, and what was summed so far shrinks to the new maximum.
- * A lane sums what it has; row_sum comes at the end. */
-template <int M, int N, int D>
+/* Scores become weights, and what was summed so far shrinks to the new maximum:
+ * where HIDES, a query may have seen nothing, and -inf stays. A lane sums what
+ * it has; row_sum comes at the end. */
+template <bool HIDES, int M, int N, int D>
 DEV void soften(float (&s)[M][N / 8][4], float (&o)[M][D / 8][4],
                 softmax (&of)[M][2], float scale)
 {
@@ -47,20 +49,21 @@ DEV void soften(float (&s)[M][N / 8][4], float (&o)[M][D / 8][4],
     for (int m = 0; m < M; m++)
         DEV_UNROLL
     for (int i = 0; i < 2; i++) {
-        float most = s[m][0][2 * i], part = 0, shrink;
+        float most = s[m][0][2 * i], part = 0, shrink, base;
 
         DEV_UNROLL
         for (int n = 0; n < N / 8; n++)
             most = fmaxf(most, fmaxf(s[m][n][2 * i], s[m][n][2 * i + 1]));
         most = fmaxf(of[m][i].top, row_max(most) * scale);
-        shrink = dev_exp2(of[m][i].top - most);
+        base = HIDES && most == -INFINITY ? 0 : most;
+        shrink = dev_exp2(of[m][i].top - base);
         DEV_UNROLL
         for (int n = 0; n < N / 8; n++)
             DEV_UNROLL
         for (int c = 0; c < 2; c++) {
             float &x = s[m][n][2 * i + c];
 
-            x = dev_exp2(__fmaf_rn(x, scale, -most));
+            x = dev_exp2(__fmaf_rn(x, scale, -base));
             part += x;
         }
         of[m][i].sum = __fmaf_rn(of[m][i].sum, shrink, part);
@@ -124,11 +127,19 @@ DEV void finish(const dsf_gpu_attention &a, const share &at, unsigned row,
                          a.head_dim, o, by, mine);
 }
 
-template <class T, int D>
+/* What it is told in one piece, of which sees_all takes nothing: nvcc has no
+ * more than 128 bytes in registers from the start, and spills if it has `see`
+ * there. */
+template <class S> struct told : dsf_gpu_attention, S {
+};
+
+template <class T, int D, class S>
 __global__ void __launch_bounds__(MMA_THREADS)
-    attention_forward_mma(const dsf_gpu_attention a)
+    attention_forward_mma(const told<S> t)
 {
-    typedef forward_size<D> size;
+    const dsf_gpu_attention &a = t;
+    const S &see = t;
+    typedef forward_size<D, S::HIDES> size;
     enum { M = size::M, ROWS = size::ROWS, KEYS = size::KEYS };
     T *const sq = dev_shared<T>(), *const stages = sq + ROWS * D;
     const unsigned strips = strips_of(a.queries, ROWS), d = a.head_dim;
@@ -137,55 +148,60 @@ __global__ void __launch_bounds__(MMA_THREADS)
     const unsigned row = first + warp, group = at.head / group_size(a);
     const head_rows k = key_rows(a, at.seq, group, 0);
     const head_rows v = key_rows(a, at.seq, group, 1);
-    const unsigned seen = keys_seen(a, first + ROWS - 1);
+    const unsigned seen = keys_seen(a, see, first + ROWS - 1);
     const float scale = a.scale * ATTENTION_LOG2E;
+    key_walk<S, ROWS, KEYS> walk(a, see, at.head, first);
+    unsigned key = walk.begin();
     float o[M][D / 8][4] = {};
     softmax of[M][2];
 
     load_rows<T, D, ROWS>(sq, a.q, query_rows(a, at.seq, at.head), first, d);
-    load_rows<T, D, KEYS>(stages, a.kv, k, 0, d);
-    load_rows<T, D, KEYS>(stages + KEYS * D, a.kv, v, 0, d);
+    load_rows<T, D, KEYS>(stages, a.kv, k, key, d);
+    load_rows<T, D, KEYS>(stages + KEYS * D, a.kv, v, key, d);
     dev_copy_commit();
     resume<M, D>(a, at, row, o, of);
-    for (unsigned key = 0, stage = 0; key < seen; key += KEYS, stage ^= 1) {
+    for (unsigned stage = 0, after; key < seen; key = after, stage ^= 1) {
         T *const sk = stages + stage * 2 * KEYS * D, *const sv = sk + KEYS * D;
         T *const next = stages + (stage ^ 1) * 2 * KEYS * D;
         float s[M][KEYS / 8][4] = {};
 
+        after = walk.after(key);
         /* What was copied is there, and all have read what is in `next`. */
         dev_copy_wait<0>();
         __syncthreads();
-        if (key + KEYS < seen) {
-            load_rows<T, D, KEYS>(next, a.kv, k, key + KEYS, d);
-            load_rows<T, D, KEYS>(next + KEYS * D, a.kv, v, key + KEYS, d);
+        if (after < seen) {
+            load_rows<T, D, KEYS>(next, a.kv, k, after, d);
+            load_rows<T, D, KEYS>(next + KEYS * D, a.kv, v, after, d);
             dev_copy_commit();
         }
-        if (row >= a.queries || key >= keys_seen(a, row + 16 * M - 1))
+        if (!is_met(a, see, at.head, row, row + 16 * M, key, key + KEYS))
             continue;
         rows_by_rows<T, D, M, KEYS, size::STEPS>(s, sq + warp * D, sk);
-        if (key + KEYS > keys_seen(a, row))
-            mask_keys<M, KEYS>(a, s, row, key);
-        soften<M, KEYS, D>(s, o, of, scale);
+        mask_keys<M, KEYS>(a, see, s, at.head, row, key);
+        soften<S::HIDES, M, KEYS, D>(s, o, of, scale);
         weigh_rows<T, D, M, KEYS, D>(o, s, sv, 0);
     }
+    if (S::HIDES) /* nobody has waited if no key was met */
+        all_copied();
     finish<T, M, D>(a, at, row, o, of, sq + warp * D);
 }
 
-template <class T, int D> struct forward {
-    typedef forward_size<D> size;
+template <class T, int D, class S> struct forward {
+    typedef forward_size<D, S::HIDES> size;
 
-    static void launch(const dsf_gpu_attention &a, void *stream)
+    static void launch(const dsf_gpu_attention &a, const S &see, void *stream)
     {
         const unsigned strips = strips_of(a.queries, size::ROWS);
 
-        dev_launch((attention_forward_mma<T, D>), a.nseq * a.heads * strips,
-                   MMA_THREADS, size::BYTES, stream, a);
+        dev_launch((attention_forward_mma<T, D, S>), a.nseq * a.heads * strips,
+                   MMA_THREADS, size::BYTES, stream, (told<S>{ a, see }));
     }
 };
 
 } // namespace
 
-void dsf_gpu_attention_forward_mma(const dsf_gpu_attention *a, void *stream)
+void dsf_gpu_attention_forward_mma(const dsf_gpu_attention *a,
+                                   const dsf_gpu_sight *sight, void *stream)
 {
-    mma_launch<forward>(*a, stream);
+    mma_launch<forward>(*a, sight, stream);
 }

@@ -9,7 +9,7 @@
 #ifndef DSF_GPU_ATTENTION_MMA_H
 #define DSF_GPU_ATTENTION_MMA_H
 
-#include "gpu/attention_rows.h"
+#include "gpu/attention_sight.h"
 
 enum { MMA_WARPS = 4, MMA_THREADS = 32 * MMA_WARPS };
 
@@ -51,6 +51,13 @@ DEV void load_rows(T *to, const void *from, const head_rows &rows, unsigned row,
     }
     if (!all)
         __syncwarp(); /* what follows wants all lanes together */
+}
+
+/* What the block's threads have asked for is there for all of them. */
+DEV void all_copied()
+{
+    dev_copy_wait<0>();
+    __syncthreads();
 }
 
 /* What a lane reads of 16 x 16 numbers of a tile for ldmatrix.x4: `row` and
@@ -152,25 +159,85 @@ DEV unsigned lane_col(int n)
     return n * 8 + threadIdx.x % 4 * 2;
 }
 
-/* Keys that a query does not see have no weight. `key` is the first. */
+/* Of a row of a lane: columns in blocks that are off have no weight. Bit b of
+ * `on` is the b-th block that it has columns of; of the first one those `left`
+ * from the lane's first on. */
+template <int N>
+DEV void mask_blocks(float (&s)[N / 8][4], int row, uint32_t on, int left,
+                     unsigned block)
+{
+    DEV_UNROLL
+    for (int n = 0; n < N / 8; n++)
+        DEV_UNROLL
+    for (int c = 0; c < 2; c++) {
+        if (n * 8 + c >= left) {
+            left += (int)block;
+            on >>= 1;
+        }
+        if (!(on & 1))
+            s[n][2 * row + c] = -INFINITY;
+    }
+}
+
+/* Keys in blocks that a query of a head does not see have no weight. */
 template <int M, int N>
-DEV void mask_keys(const dsf_gpu_attention &a, float (&s)[M][N / 8][4],
-                   unsigned row, unsigned key)
+DEV void mask_key_blocks(const dsf_gpu_attention &a, const sees_some &see,
+                         float (&s)[M][N / 8][4], unsigned head, unsigned row,
+                         unsigned key)
+{
+    const unsigned at = see.key_pos + key, first = at / see.block;
+    const uint32_t all = low_bits((at + N - 1) / see.block - first + 1);
+    const int left = (int)((first + 1) * see.block - at - lane_col(0));
+
+    DEV_UNROLL
+    for (int m = 0; m < M; m++)
+        DEV_UNROLL
+    for (int i = 0; i < 2; i++) {
+        const unsigned r = row + m * 16 + lane_row(i);
+        const unsigned near = r < a.queries ? r : a.queries - 1;
+        const uint32_t on =
+            blocks_seen(see, head, (see.pos + near) / see.block, first);
+
+        if ((on & all) != all)
+            mask_blocks<N>(s[m], i, on, left, see.block);
+    }
+}
+
+/* Keys behind a query, or in front of its window, have no weight. */
+template <int M, int N, class S>
+DEV void mask_key_ends(const dsf_gpu_attention &a, const S &see,
+                       float (&s)[M][N / 8][4], unsigned row, unsigned key)
 {
     DEV_UNROLL
     for (int m = 0; m < M; m++)
         DEV_UNROLL
     for (int i = 0; i < 2; i++) {
-        const unsigned seen = keys_seen(a, row + m * 16 + lane_row(i));
-        const int left = (int)seen - (int)(key + lane_col(0));
+        const unsigned r = row + m * 16 + lane_row(i), at = key + lane_col(0);
+        const int left = (int)keys_seen(a, see, r) - (int)at;
+        const int hidden = (int)keys_hidden(see, r) - (int)at;
 
         DEV_UNROLL
         for (int n = 0; n < N / 8; n++)
             DEV_UNROLL
         for (int c = 0; c < 2; c++)
-            if (n * 8 + c >= left)
+            if (n * 8 + c >= left || (S::HIDES && n * 8 + c < hidden))
                 s[m][n][2 * i + c] = -INFINITY;
     }
+}
+
+/* Keys that a query of a head does not see have no weight. `key` is the first.
+ */
+template <int M, int N, class S>
+DEV void mask_keys(const dsf_gpu_attention &a, const S &see,
+                   float (&s)[M][N / 8][4], unsigned head, unsigned row,
+                   unsigned key)
+{
+    if constexpr (S::HIDES)
+        if (see.layout != NULL)
+            mask_key_blocks<M, N>(a, see, s, head, row, key);
+    if (key + N > keys_seen(a, see, row) ||
+        (S::HIDES && key < keys_hidden(see, row + 16 * M - 1)))
+        mask_key_ends<M, N>(a, see, s, row, key);
 }
 
 /* to = c by, rows row .. row + 16 M and `cols` columns; by way of `mine`, as
@@ -245,32 +312,54 @@ DEV void put_rows(const dsf_gpu_sum &to, head_rows rows, unsigned row,
         put_wide<M, COLS>((float *)to.p, !to.fresh, rows, row, d - col, c, by);
 }
 
-/* F<T, D>::launch, with the type of the task, and the next width of a head that
- * kernels are compiled for. */
-template <template <class, int> class F, class T>
-void mma_by_width(const dsf_gpu_attention &a, void *stream)
+/* F<T, D, S>::launch, with the type of the task, and the next width of a head
+ * that kernels are compiled for: where keys are hidden, of fewer. */
+template <template <class, int, class> class F, class T>
+void mma_by_width(const dsf_gpu_attention &a, sees_all see, void *stream)
 {
     if (a.head_dim <= 32)
-        F<T, 32>::launch(a, stream);
+        F<T, 32, sees_all>::launch(a, see, stream);
     else if (a.head_dim <= 64)
-        F<T, 64>::launch(a, stream);
+        F<T, 64, sees_all>::launch(a, see, stream);
     else if (a.head_dim <= 96)
-        F<T, 96>::launch(a, stream);
+        F<T, 96, sees_all>::launch(a, see, stream);
     else if (a.head_dim <= 128)
-        F<T, 128>::launch(a, stream);
+        F<T, 128, sees_all>::launch(a, see, stream);
     else if (a.head_dim <= 192)
-        F<T, 192>::launch(a, stream);
+        F<T, 192, sees_all>::launch(a, see, stream);
     else
-        F<T, 256>::launch(a, stream);
+        F<T, 256, sees_all>::launch(a, see, stream);
 }
 
-template <template <class, int> class F>
-void mma_launch(const dsf_gpu_attention &a, void *stream)
+template <template <class, int, class> class F, class T>
+void mma_by_width(const dsf_gpu_attention &a, const sees_some &see,
+                  void *stream)
+{
+    if (a.head_dim <= 64)
+        F<T, 64, sees_some>::launch(a, see, stream);
+    else if (a.head_dim <= 128)
+        F<T, 128, sees_some>::launch(a, see, stream);
+    else
+        F<T, 256, sees_some>::launch(a, see, stream);
+}
+
+template <template <class, int, class> class F, class S>
+void mma_by_type(const dsf_gpu_attention &a, const S &see, void *stream)
 {
     if (a.type == DSFLOW_BF16)
-        mma_by_width<F, bf16>(a, stream);
+        mma_by_width<F, bf16>(a, see, stream);
     else
-        mma_by_width<F, fp16>(a, stream);
+        mma_by_width<F, fp16>(a, see, stream);
+}
+
+template <template <class, int, class> class F>
+void mma_launch(const dsf_gpu_attention &a, const dsf_gpu_sight *sight,
+                void *stream)
+{
+    if (sight != NULL)
+        mma_by_type<F>(a, sees_some{ *sight }, stream);
+    else
+        mma_by_type<F>(a, sees_all(), stream);
 }
 
 #endif

@@ -6,7 +6,7 @@
  * 4 numbers of one, and reads 32 bytes for 16 multiplications: so this runs at
  * up to half of what the processor multiplies. Heads wider than a tile compute
  * their scores once more for every 64 columns. */
-#include "gpu/attention_rows.h"
+#include "gpu/attention_sight.h"
 
 namespace {
 
@@ -209,25 +209,30 @@ DEV void put_tile(const dsf_gpu_sum &to, const head_rows &rows, unsigned row,
         }
 }
 
-/* Scores become weights; o shrinks to the new maximum. */
-DEV void soften(const dsf_gpu_attention &a, float (&s)[SIDE][SIDE],
-                float (&o)[SIDE][SIDE], softmax (&of)[SIDE], unsigned row,
-                unsigned key)
+/* Scores become weights; o shrinks to the new maximum, which, where S hides
+ * keys, is -inf as long as a query has seen nothing. */
+template <class S>
+DEV void soften(const dsf_gpu_attention &a, const S &see,
+                float (&s)[SIDE][SIDE], float (&o)[SIDE][SIDE],
+                softmax (&of)[SIDE], unsigned head, unsigned row, unsigned key)
 {
     const float scale = a.scale * ATTENTION_LOG2E;
 
     for (unsigned r = 0; r < SIDE; r++) {
-        const unsigned seen = keys_seen(a, row + tile_row() + r);
-        float most = of[r].top, sum = 0, shrink;
+        float most = of[r].top, sum = 0, shrink, base;
 
         for (unsigned j = 0; j < SIDE; j++) {
-            s[r][j] = key + tile_col() + j < seen ? s[r][j] * scale : -INFINITY;
+            s[r][j] = is_seen(a, see, head, row + tile_row() + r,
+                              key + tile_col() + j)
+                          ? s[r][j] * scale
+                          : -INFINITY;
             most = fmaxf(most, s[r][j]);
         }
         most = row_max(most);
-        shrink = exp2f(of[r].top - most);
+        base = S::HIDES && most == -INFINITY ? 0 : most;
+        shrink = exp2f(of[r].top - base);
         for (unsigned j = 0; j < SIDE; j++) {
-            s[r][j] = exp2f(s[r][j] - most);
+            s[r][j] = exp2f(s[r][j] - base);
             sum += s[r][j];
             o[r][j] *= shrink;
         }
@@ -256,9 +261,9 @@ DEV void resume(const dsf_gpu_attention &a, const share &at,
 }
 
 /* 64 queries of a head; lse is read by all its columns before it is written. */
-template <class T>
+template <class T, class S>
 __global__ void __launch_bounds__(THREADS)
-    attention_forward_plain(const dsf_gpu_attention a)
+    attention_forward_plain(const dsf_gpu_attention a, const S see)
 {
     const tiles t = shared_tiles();
     const share at = query_share(strips_of(a.queries, TILE), a.heads);
@@ -269,7 +274,8 @@ __global__ void __launch_bounds__(THREADS)
         matrix_of<T>(a.kv, key_rows(a, at.seq, group, 0), a.head_dim);
     const matrix<T> v =
         matrix_of<T>(a.kv, key_rows(a, at.seq, group, 1), a.head_dim);
-    const unsigned seen = keys_seen(a, row + TILE - 1);
+    const unsigned seen = keys_seen(a, see, row + TILE - 1);
+    const unsigned begin = keys_hidden(see, row) / TILE * TILE;
     dsf_gpu_sum att = a.att;
     softmax of[SIDE];
 
@@ -278,9 +284,12 @@ __global__ void __launch_bounds__(THREADS)
         float o[SIDE][SIDE], s[SIDE][SIDE], by[SIDE];
 
         resume(a, at, rows, row, col, o, of);
-        for (unsigned key = 0; key < seen; key += TILE) {
+        for (unsigned key = begin; key < seen; key += TILE) {
+            if (S::HIDES &&
+                !is_met(a, see, at.head, row, row + TILE, key, key + TILE))
+                continue;
             rows_by_rows(s, t, q, row, k, key);
-            soften(a, s, o, of, row, key);
+            soften(a, see, s, o, of, at.head, row, key);
             weigh_rows(o, t, s, v, key, col);
         }
         for (unsigned r = 0; r < SIDE; r++)
@@ -317,9 +326,9 @@ DEV void weigh(float &s, float &g, query_numbers n, bool is_seen, float scale)
 }
 
 /* 64 keys, and 64 columns of their gradients: from all heads that use them. */
-template <class T>
+template <class T, class S>
 __global__ void __launch_bounds__(THREADS)
-    attention_keys_plain(const dsf_gpu_attention a)
+    attention_keys_plain(const dsf_gpu_attention a, const S see)
 {
     const tiles t = shared_tiles();
     const unsigned parts = strips_of(a.head_dim, TILE);
@@ -327,6 +336,7 @@ __global__ void __launch_bounds__(THREADS)
         share_of(blockIdx.x / parts, strips_of(a.keys, TILE), a.kv_heads);
     const unsigned row = at.strip * TILE, col = blockIdx.x % parts * TILE;
     const unsigned size = group_size(a), d = a.head_dim;
+    const unsigned least = first_query<TILE>(a, see, row);
     const head_rows keys = key_rows(a, at.seq, at.head, 0);
     const head_rows values = key_rows(a, at.seq, at.head, 1);
     const matrix<T> k = matrix_of<T>(a.kv, keys, d);
@@ -341,9 +351,11 @@ __global__ void __launch_bounds__(THREADS)
         const matrix<T> q = matrix_of<T>(a.q, rows, d);
         const matrix<T> datt = matrix_of<T>(a.datt, rows, d);
 
-        for (unsigned i = a.diagonal ? row : 0; i < a.queries; i += TILE) {
+        for (unsigned i = least; i < a.queries; i += TILE) {
             float s[SIDE][SIDE], g[SIDE][SIDE];
 
+            if (S::HIDES && !is_met(a, see, head, i, i + TILE, row, row + TILE))
+                continue;
             rows_by_rows(s, t, k, row, q, i);
             rows_by_rows(g, t, v, row, datt, i);
             for (unsigned j = 0; j < SIDE; j++) {
@@ -352,7 +364,8 @@ __global__ void __launch_bounds__(THREADS)
 
                 for (unsigned r = 0; r < SIDE; r++)
                     weigh(s[r][j], g[r][j], n,
-                          row + tile_row() + r < keys_seen(a, query), scale);
+                          is_seen(a, see, head, query, row + tile_row() + r),
+                          scale);
             }
             weigh_rows(dv, t, s, datt, i, col);
             weigh_rows(dk, t, g, q, i, col);
@@ -362,9 +375,9 @@ __global__ void __launch_bounds__(THREADS)
     put_tile<T>(a.dkv, values, row, col, d, dv, once);
 }
 
-template <class T>
+template <class T, class S>
 __global__ void __launch_bounds__(THREADS)
-    attention_queries_plain(const dsf_gpu_attention a)
+    attention_queries_plain(const dsf_gpu_attention a, const S see)
 {
     const tiles t = shared_tiles();
     const unsigned parts = strips_of(a.head_dim, TILE);
@@ -378,7 +391,8 @@ __global__ void __launch_bounds__(THREADS)
     const matrix<T> datt = matrix_of<T>(a.datt, rows, d);
     const matrix<T> k = matrix_of<T>(a.kv, key_rows(a, at.seq, group, 0), d);
     const matrix<T> v = matrix_of<T>(a.kv, key_rows(a, at.seq, group, 1), d);
-    const unsigned seen = keys_seen(a, row + TILE - 1);
+    const unsigned seen = keys_seen(a, see, row + TILE - 1);
+    const unsigned begin = keys_hidden(see, row) / TILE * TILE;
     const float scale = a.scale * ATTENTION_LOG2E;
     const float by[SIDE] = { a.scale, a.scale, a.scale, a.scale };
     float dq[SIDE][SIDE] = {};
@@ -386,45 +400,67 @@ __global__ void __launch_bounds__(THREADS)
 
     for (unsigned r = 0; r < SIDE; r++)
         n[r] = numbers_of(a, at.seq, at.head, row + tile_row() + r);
-    for (unsigned key = 0; key < seen; key += TILE) {
+    for (unsigned key = begin; key < seen; key += TILE) {
         float s[SIDE][SIDE], g[SIDE][SIDE];
 
+        if (S::HIDES &&
+            !is_met(a, see, at.head, row, row + TILE, key, key + TILE))
+            continue;
         rows_by_rows(s, t, q, row, k, key);
         rows_by_rows(g, t, datt, row, v, key);
         for (unsigned r = 0; r < SIDE; r++)
             for (unsigned j = 0; j < SIDE; j++)
                 weigh(s[r][j], g[r][j], n[r],
-                      key + tile_col() + j < keys_seen(a, row + tile_row() + r),
+                      is_seen(a, see, at.head, row + tile_row() + r,
+                              key + tile_col() + j),
                       scale);
         weigh_rows(dq, t, g, k, key, col);
     }
     put_tile<T>(a.dq, rows, row, col, d, dq, by);
 }
 
-} // namespace
-
-void dsf_gpu_attention_forward_plain(const dsf_gpu_attention *a, void *stream)
+template <class S>
+void launch_forward(const dsf_gpu_attention &a, const S &see, void *stream)
 {
-    const unsigned strips = strips_of(a->queries, TILE);
-    const dsf_gpu_attention args = *a;
+    const unsigned strips = strips_of(a.queries, TILE);
 
-    DEV_BY_TYPE(a->type, T,
-                dev_launch(attention_forward_plain<T>,
-                           args.nseq * args.heads * strips, THREADS, BYTES,
-                           stream, args));
+    DEV_BY_TYPE(a.type, T,
+                dev_launch((attention_forward_plain<T, S>),
+                           a.nseq * a.heads * strips, THREADS, BYTES, stream, a,
+                           see));
 }
 
-void dsf_gpu_attention_backward_plain(const dsf_gpu_attention *a, void *stream)
+template <class S>
+void launch_backward(const dsf_gpu_attention &a, const S &see, void *stream)
 {
-    const unsigned parts = strips_of(a->head_dim, TILE);
-    const unsigned of_keys = strips_of(a->keys, TILE) * parts * a->kv_heads;
-    const unsigned of_queries = strips_of(a->queries, TILE) * parts * a->heads;
-    const dsf_gpu_attention args = *a;
+    const unsigned parts = strips_of(a.head_dim, TILE) * a.nseq;
+    const unsigned of_keys = strips_of(a.keys, TILE) * parts * a.kv_heads;
+    const unsigned of_queries = strips_of(a.queries, TILE) * parts * a.heads;
 
-    DEV_BY_TYPE(a->type, T,
-                dev_launch(attention_keys_plain<T>, args.nseq * of_keys,
-                           THREADS, BYTES, stream, args));
-    DEV_BY_TYPE(a->type, T,
-                dev_launch(attention_queries_plain<T>, args.nseq * of_queries,
-                           THREADS, BYTES, stream, args));
+    DEV_BY_TYPE(a.type, T,
+                dev_launch((attention_keys_plain<T, S>), of_keys, THREADS,
+                           BYTES, stream, a, see));
+    DEV_BY_TYPE(a.type, T,
+                dev_launch((attention_queries_plain<T, S>), of_queries, THREADS,
+                           BYTES, stream, a, see));
+}
+
+} // namespace
+
+void dsf_gpu_attention_forward_plain(const dsf_gpu_attention *a,
+                                     const dsf_gpu_sight *sight, void *stream)
+{
+    if (sight != NULL)
+        launch_forward(*a, sees_some{ *sight }, stream);
+    else
+        launch_forward(*a, sees_all(), stream);
+}
+
+void dsf_gpu_attention_backward_plain(const dsf_gpu_attention *a,
+                                      const dsf_gpu_sight *sight, void *stream)
+{
+    if (sight != NULL)
+        launch_backward(*a, sees_some{ *sight }, stream);
+    else
+        launch_backward(*a, sees_all(), stream);
 }

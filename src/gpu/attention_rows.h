@@ -54,12 +54,6 @@ __host__ DEV unsigned group_size(const dsf_gpu_attention &a)
     return a.heads / a.kv_heads;
 }
 
-/* How many of the keys does query `row` see? */
-DEV unsigned keys_seen(const dsf_gpu_attention &a, unsigned row)
-{
-    return a.diagonal && row + 1 < a.keys ? row + 1 : a.keys;
-}
-
 /* What a block of threads does: some rows of a head. Blocks of a head follow
  * each other, so that what all of them read stays in the cache. */
 struct share {

@@ -1,6 +1,7 @@
 /* attention_side.c - attention on a GPU. */
 #include "gpu/attention.h"
 #include "gpu/gpu.h"
+#include "kernels/layout.h"
 
 #include <math.h>
 #include <dsflow/segments.h>
@@ -49,52 +50,68 @@ static struct dsf_gpu_attention attention_of(const struct dsflow_call *call)
     };
 }
 
-/* No query is hidden a key but by being before it. */
-static const char *lacks(const void *args)
+/* Where queries do not see all keys that are not behind them. NULL: they do. */
+static const struct dsf_gpu_sight *sight_of(const struct dsflow_call *call,
+                                            struct dsf_gpu_sight *sight)
 {
-    const struct dsflow_attention_args *a = args;
+    const struct dsflow_attention_args *a = call->args;
+    const size_t words = dsf_layout_words((size_t)a->blocks);
+    const size_t apart = a->layouts > 1 ? words * (size_t)a->blocks : 0;
 
-    return a->block > 0      ? "a layout"
-           : a->window > 0   ? "a window"
-           : a->key_tile > 0 ? "keys of several tiles"
-                             : NULL;
+    if (a->window == 0 && a->block == 0 && a->before == 0)
+        return NULL;
+    *sight = (struct dsf_gpu_sight){
+        .before =
+            (unsigned)(a->diagonal ? a->before : a->tile.pos - a->key_pos),
+        .window = a->window > 0 ? (unsigned)a->window : DSF_GPU_ANY_WINDOW,
+        .pos = (unsigned)a->tile.pos,
+        .key_pos = (unsigned)a->key_pos,
+        .block = (unsigned)a->block,
+        .words = (unsigned)words,
+        .apart = apart,
+    };
+    if (a->block > 0)
+        sight->layout =
+            (const uint64_t *)call->bufs[DSFLOW_ATTENTION_LAYOUT].ptr +
+            (size_t)a->head * apart;
+    return sight;
 }
 
 static void forward(const struct dsflow_call *call, void *stream)
 {
     const struct dsflow_attention_args *args = call->args;
     struct dsf_gpu_attention a = attention_of(call);
+    struct dsf_gpu_sight sight;
 
     a.att = sum_of(call, DSFLOW_ATTENTION_ATT, args->first);
     if (is_for_mma(&a))
-        dsf_gpu_attention_forward_mma(&a, stream);
+        dsf_gpu_attention_forward_mma(&a, sight_of(call, &sight), stream);
     else
-        dsf_gpu_attention_forward_plain(&a, stream);
+        dsf_gpu_attention_forward_plain(&a, sight_of(call, &sight), stream);
 }
 
 const struct dsf_gpu_side dsf_gpu_side_attention_forward = {
     .op = "attention.forward",
     .run = forward,
-    .lacks = lacks,
 };
 
 static void backward_input(const struct dsflow_call *call, void *stream)
 {
     const struct dsflow_attention_args *args = call->args;
     struct dsf_gpu_attention a = attention_of(call);
+    struct dsf_gpu_sight sight;
 
     a.datt = call->bufs[DSFLOW_ATTENTION_DATT].ptr;
     a.delta = call->bufs[DSFLOW_ATTENTION_DELTA].ptr;
     a.dq = sum_of(call, DSFLOW_ATTENTION_DQ, args->first_q);
     a.dkv = sum_of(call, DSFLOW_ATTENTION_DKV, args->first_kv);
     if (is_for_mma(&a))
-        dsf_gpu_attention_backward_mma(&a, stream);
+        dsf_gpu_attention_backward_mma(&a, sight_of(call, &sight), stream);
     else
-        dsf_gpu_attention_backward_plain(&a, stream);
+        dsf_gpu_attention_backward_plain(&a, sight_of(call, &sight), stream);
 }
 
 const struct dsf_gpu_side dsf_gpu_side_attention_backward_input = {
     .op = "attention.backward_input",
     .run = backward_input,
-    .lacks = lacks,
 };

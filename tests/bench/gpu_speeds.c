@@ -394,9 +394,10 @@ static void measure_wire(void)
     measure_format("int4", 256, int4);
 }
 
-/* Half of the scores count; backward is 2.5 x forward. */
+/* Scores that are seen count, all before a token or those of a window; backward
+ * is 2.5 x forward. */
 static void measure_attention(const char *forward, const char *backward,
-                              int32_t heads, int32_t head_dim)
+                              int32_t heads, int32_t head_dim, int32_t window)
 {
     const struct dsflow_tile t = tile_of(8192, 2, heads, head_dim);
     const struct dsflow_attention_args args = { .tile = t,
@@ -405,10 +406,13 @@ static void measure_attention(const char *forward, const char *backward,
                                                 .first = 1,
                                                 .last = 1,
                                                 .first_q = 1,
-                                                .first_kv = 1 };
+                                                .first_kv = 1,
+                                                .window = window };
     const int64_t n = (int64_t)t.rows * t.width;
     const int64_t lse = 2 * (int64_t)t.rows * t.heads;
-    const double flops = 2.0 * (double)n * t.rows / t.nseq;
+    const double hidden = window > 0 ? t.rows / t.nseq - window : 0;
+    const double all = t.rows / t.nseq;
+    const double flops = 2.0 * (double)n * (all - hidden * hidden / all);
 
     measure_task(&(struct task){ forward,
                                  "attention.forward",
@@ -453,8 +457,10 @@ int main(int argc, char **argv)
     measure_adam();
     measure_wire();
     measure_attention("attention 128 forward", "attention 128 backward",
-                      small ? 1 : 16, 128);
+                      small ? 1 : 16, 128, 0);
     measure_attention("attention 64 forward", "attention 64 backward",
-                      small ? 1 : 32, 64);
+                      small ? 1 : 32, 64, 0);
+    measure_attention("window 128 forward", "window 128 backward",
+                      small ? 1 : 16, 128, small ? 20 : 1024);
     return 0;
 }

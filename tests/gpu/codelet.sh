@@ -19,6 +19,11 @@ says '^CUDA adam +[0-9]+  ok; the bits of cores$'
 says '^mlp.hidden +6  ok '
 says '^CUDA mlp.hidden +6  ok; within 0.0001 of cores in fp32, 2\^-5 in bf16, 2\^-8 in fp16$'
 [ "$(grep -c . out)" -eq 5 ] || fault "other lines: $(cat out)"
+# With windows, layouts and keys of several tiles, too.
+"$dsflow" codelet check builtin attention.forward attention.backward_input --cases 8 \
+    > out 2>&1 || fault "attention: $(cat out)"
+says '^CUDA attention.forward +16  ok; within '
+says '^CUDA attention.backward_input +16  ok; within '
 DSFLOW_EMULATED_GPUS=0 "$dsflow" codelet check builtin adam --cases 1 > out 2>&1 ||
     fault "without GPUs: $(cat out)"
 says "^CUDA sides were not tried: NVIDIA's driver shows no GPU$"

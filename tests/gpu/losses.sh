@@ -69,6 +69,14 @@ near 1e-5 $llama recompute.what=block model.vocab=301 model.tied=false
 # shellcheck disable=SC2086
 near 1e-2 gpus=2 $llama precision.compute=bf16 mesh.data=2 zero.stage=3
 near 1e-2 precision.compute=fp16 model.width=36
+# Attention that does not see everything.
+near 1e-5 gpus=2 mesh.data=2 model.window=9
+sparse=sparse_attention
+layout="$sparse.mode=bigbird $sparse.attention=unidirectional $sparse.block=16
+        $sparse.num_random_blocks=1 $sparse.num_sliding_window_blocks=1
+        $sparse.different_layout_per_head=true batch.sequence=48"
+# shellcheck disable=SC2086
+near 1e-2 gpus=2 $llama $layout mesh.tensor=2 precision.compute=bf16
 # What the library does not leave in the type of the gradients is left in fp32.
 for type in bf16 fp16; do
     near 1e-2 gpus=2 mesh.data=2 precision.compute=$type precision.gradients=bf16

@@ -14,10 +14,17 @@ small="model.layers=2 job.steps=${STEPS:-2} batch.sequence=16"
 nvme="offload.optimizer=nvme offload.params=nvme offload.gradients=nvme
       offload.activations=nvme offload.share=0.5 offload.piece=4KiB"
 
+sparse=sparse_attention
+layout="$sparse.mode=bigbird $sparse.attention=unidirectional $sparse.block=16
+        $sparse.num_random_blocks=1 $sparse.num_sliding_window_blocks=1
+        $sparse.different_layout_per_head=true model.context=64 batch.sequence=64"
+
 # trial FAMILY KEYS...: in a line.
 trial() {
+    family=$1
+    shift
     # shellcheck disable=SC2086 # words are what separates keys
-    echo "$@" $small
+    echo $family $small "$@"
 }
 # shellcheck disable=SC2086
 exec ./tests/same/test_meshes \
@@ -46,4 +53,8 @@ exec ./tests/same/test_meshes \
     "$(trial gpt2 batch.sequences=4 batch.groups=4 machine.gpus=4 mesh.data=4 \
         zero.stage=2 compress.keep=0 optimizer.kind=onebit_adam \
         onebit_adam.freeze_step=1 onebit_adam.errors=bf16 optimizer.clip=0.0 \
-        optimizer.lr=1e-4)"
+        optimizer.lr=1e-4)" \
+    "$(trial llama batch.sequences=2 batch.sequence=64 model.context=64 \
+        batch.tile=16 machine.gpus=2 mesh.sequence=2 model.window=21 \
+        precision.compute=bf16)" \
+    "$(trial llama batch.sequences=2 machine.gpus=2 mesh.tensor=2 $layout)"
