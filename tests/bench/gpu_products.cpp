@@ -5,7 +5,8 @@
  *     gpu_products
  *
  * Prints a line of JSON for each: seconds by ours, and by the best of all, or
- * why cuBLASLt has none. */
+ * why cuBLASLt has none: then dsflow does it in two passes, where something
+ * follows the product in its pass. */
 #include "gpu/cublaslt.cpp"
 
 #include <algorithm>
@@ -17,28 +18,33 @@ namespace {
 
 enum { MOST_ALGORITHMS = 64, TURNS = 5 };
 
+/* What the forward product does in its pass. DOWN and its gradient of the
+ * input, which is that of gelu, are those of an MLP. */
+enum follows { NOTHING, BIAS, RESIDUAL, BIAS_RESIDUAL, GELU, DOWN };
+
 struct shaped {
     const char *name;
     size_t rows, in, out;
-    bool gelu;
+    enum follows follows;
 };
 
 /* Rows of a micro-batch (of the head: of a slice), and widths. */
 const shaped layers[] = {
-    { "124M qkv", 65536, 768, 2304, false },
-    { "124M out", 65536, 768, 768, false },
-    { "124M up", 65536, 768, 3072, true },
-    { "124M down", 65536, 3072, 768, false },
-    { "124M head", 8192, 768, 50304, false },
-    { "1.5B qkv", 16384, 1600, 4800, false },
-    { "1.5B out", 16384, 1600, 1600, false },
-    { "1.5B up", 16384, 1600, 6400, true },
-    { "1.5B down", 16384, 6400, 1600, false },
-    { "1.5B head", 8192, 1600, 50304, false },
-    { "7B qkv", 8192, 4096, 12288, false },
-    { "7B up", 8192, 4096, 22016, false },
-    { "7B down", 8192, 11008, 4096, false },
-    { "7B head", 8192, 4096, 32000, false },
+    { "124M qkv", 65536, 768, 2304, BIAS },
+    { "124M out", 65536, 768, 768, BIAS_RESIDUAL },
+    { "124M up", 65536, 768, 3072, GELU },
+    { "124M down", 65536, 3072, 768, DOWN },
+    { "124M head", 8192, 768, 50304, NOTHING },
+    { "1.5B qkv", 16384, 1600, 4800, BIAS },
+    { "1.5B out", 16384, 1600, 1600, BIAS_RESIDUAL },
+    { "1.5B up", 16384, 1600, 6400, GELU },
+    { "1.5B down", 16384, 6400, 1600, DOWN },
+    { "1.5B head", 8192, 1600, 50304, NOTHING },
+    { "7B qkv", 8192, 4096, 12288, NOTHING },
+    { "7B out", 8192, 4096, 4096, RESIDUAL },
+    { "7B up", 8192, 4096, 22016, NOTHING },
+    { "7B down", 8192, 11008, 4096, RESIDUAL },
+    { "7B head", 8192, 4096, 32000, NOTHING },
 };
 
 void must(const char *what, cudaError_t e)
@@ -191,7 +197,8 @@ void try_layer(const shaped &s)
     const size_t x_bytes = 2 * s.rows * s.in, y_bytes = 2 * s.rows * s.out;
     void *x = numbers(x_bytes), *y = numbers(y_bytes), *aux = numbers(y_bytes);
     void *w = numbers(2 * s.in * s.out), *dw = numbers(4 * s.in * s.out);
-    void *dx = numbers(2 * x_bytes), *bias = numbers(2 * s.out);
+    void *dx = numbers(2 * x_bytes), *h = numbers(x_bytes);
+    void *residual = numbers(y_bytes), *bias = numbers(2 * s.out);
     void *workspace = numbers(DSF_GPU_WORKSPACE);
     struct dsf_gpu_product p = {};
 
@@ -200,10 +207,13 @@ void try_layer(const shaped &s)
     p.tb = 1;
     p.m = s.rows, p.n = s.out, p.k = s.in;
     p.a = x, p.lda = s.in, p.b = w, p.ldb = s.in, p.c = y, p.ldc = s.out;
-    if (s.gelu) {
+    if (s.follows != NOTHING && s.follows != RESIDUAL)
+        p.bias = bias;
+    if (s.follows >= RESIDUAL && s.follows != GELU)
+        p.add = residual;
+    if (s.follows == GELU) {
         p.epilogue = DSF_GPU_GELU;
         p.aux = aux;
-        p.bias = bias;
     }
     try_product(s.name, "forward", &p);
 
@@ -212,14 +222,22 @@ void try_layer(const shaped &s)
     p.workspace = workspace;
     p.m = s.rows, p.n = s.in, p.k = s.out;
     p.a = y, p.lda = s.out, p.b = w, p.ldb = s.in, p.c = dx, p.ldc = s.in;
+    if (s.follows == DOWN) {
+        p.out = p.type;
+        p.epilogue = DSF_GPU_DGELU;
+        p.aux = h;
+    }
     try_product(s.name, "input", &p);
 
+    p.out = DSFLOW_FP32;
+    p.epilogue = DSF_GPU_AS_IT_IS;
+    p.aux = nullptr;
     p.ta = 1;
     p.m = s.out, p.n = s.in, p.k = s.rows;
     p.a = y, p.lda = s.out, p.b = x, p.ldb = s.in, p.c = dw, p.ldc = s.in;
     p.add = dw;
     try_product(s.name, "weight", &p);
-    for (void *at : { x, y, aux, w, dw, dx, bias, workspace })
+    for (void *at : { x, y, aux, w, dw, dx, h, residual, bias, workspace })
         must("memory", cudaFree(at));
 }
 
