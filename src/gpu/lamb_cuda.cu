@@ -188,7 +188,7 @@ void launch_moments(const struct dsflow_call *call, void *stream)
     const dsf_update_args *a = (const dsf_update_args *)call->args;
     const unit<G> u = { (const float *)call->bufs[PARAM].ptr + a->at.param_at,
                         (const G *)call->bufs[GRAD].ptr + a->at.grad_at,
-                        (float *)call->bufs[M].ptr,
+                        (float *)call->bufs[M].ptr + a->m_at,
                         (float *)call->bufs[V].ptr,
                         (double *)call->bufs[SUMS].ptr,
                         a->at.block,

@@ -208,7 +208,9 @@ static void make_lamb(struct trial *t)
     t->shapes[1] = moments ? dsflow_shape_of(any_type(t), n + a->at.grad_at)
                            : dsflow_shape_of(DSFLOW_FP64, 8);
     t->shapes[2] = floats(n + a->at.param_at);
-    t->shapes[3] = t->shapes[4] = floats(n);
+    a->m_at = any_start(t);
+    t->shapes[3] = floats(n + a->m_at);
+    t->shapes[4] = floats(n);
     t->n = moments || a->copies ? 6 : 5;
     a->copy_at = a->copies ? any_start(t) : 0;
     if (moments)
