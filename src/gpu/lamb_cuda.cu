@@ -1,5 +1,6 @@
 /* lamb_cuda.cu - LAMB: moments and what each block adds to the norms of
- * tensors, then parameters, with the bits of codelets/lamb.c. The ratios, which
+ * tensors, then parameters, with the bits of codelets/lamb.c; and such norms of
+ * 1-bit LAMB. The ratios, which
  * follow from few numbers, are computed on cores. */
 #include "gpu/dev_squares.h"
 #include "gpu/gpu.h"
@@ -62,8 +63,8 @@ struct lamb {
     {
         const float root = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), root2), eps);
 
-        return __fmaf_rn(
-            p, decay, v == 0 ? 0 : __fmul_rn(__fdiv_rn(m, root), rate1));
+        return __fmaf_rn(p, decay,
+                         v == 0 ? 0 : __fmul_rn(__fdiv_rn(m, root), rate1));
     }
 };
 
@@ -207,6 +208,140 @@ void moments_run(const struct dsflow_call *call, void *stream)
     DEV_BY_TYPE(call->bufs[GRAD].dtype, G, (launch_moments<G>(call, stream)));
 }
 
+/* --- norms of 1-bit LAMB -------------------------------------------------- */
+
+/* codelets/onebit_lamb.c, lamb_norms: of each block and tensor the squares of
+ * the step without its decay and with it, and the largest ratio of two roots.
+ */
+struct weighed {
+    enum { BARE, WHOLE, FACTOR, PER_TENSOR = 4 };
+    const float *p, *m, *v, *fresh;
+    double *sums;
+    int64_t block, blocks, width;
+    float eps;
+    tensors of;
+
+    /* What is no number stays so. */
+    static DEV float larger(float a, float b)
+    {
+        return a != a || a > b ? a : b;
+    }
+    static DEV float largest(float a)
+    {
+        for (unsigned apart = 16; apart > 0; apart /= 2)
+            a = larger(a, __shfl_xor_sync(~0u, a, apart));
+        return a;
+    }
+
+    /* The four numbers of this lane from `i` on, of which there are `n`. */
+    DEV void numbers(const lamb &rule, float decay, int64_t i, int64_t n,
+                     double (&b2)[OWN], double (&u2)[OWN], float &most) const
+    {
+        float bare[OWN] = {}, u[OWN] = {};
+
+        DEV_UNROLL
+        for (int k = 0; k < OWN; k++)
+            if (k < n) {
+                const float root = __fadd_rn(__fsqrt_rn(v[i + k]), eps);
+
+                bare[k] = rule.step(0, p[i + k], m[i + k], v[i + k]);
+                u[k] = rule.step(decay, p[i + k], m[i + k], v[i + k]);
+                most = larger(
+                    most,
+                    __fdiv_rn(root, __fadd_rn(__fsqrt_rn(fresh[i + k]), eps)));
+            }
+        dev_squares_add(bare, b2);
+        dev_squares_add(u, u2);
+    }
+
+    /* Numbers from .. from + n, by one warp. */
+    DEV void piece(const lamb &rule, float decay, int64_t from, int64_t n,
+                   double &b2, double &u2, float &most) const
+    {
+        const int64_t part = (int64_t)dev_squares_part((size_t)n);
+        const int64_t at = (int64_t)dev_squares_from((size_t)part);
+        const int64_t end = at + part < n ? at + part : n;
+        double bs[OWN] = {}, us[OWN] = {};
+
+        for (int64_t i = at + threadIdx.x % 4 * OWN; i < end; i += SQUARES_ROW)
+            numbers(rule, decay, from + i, end - i, bs, us, most);
+        b2 = __dadd_rn(b2, dev_squares_all(bs));
+        u2 = __dadd_rn(u2, dev_squares_all(us));
+    }
+
+    DEV void block_of(const lamb &rule, int64_t b) const
+    {
+        double *out = sums + b * width;
+
+        if (threadIdx.x % 32 == 0)
+            for (int64_t i = 0; i < width; i++)
+                out[i] = 0;
+        for (int i = 0; i < of.n; i++) {
+            const tensor &t = of.v[i];
+            const int64_t end =
+                t.end < (b + 1) * block ? t.end : (b + 1) * block;
+            double *own = out + (int64_t)PER_TENSOR * t.number;
+            double b2 = 0, u2 = 0;
+            float most = 0;
+
+            if (threadIdx.x % 32 == 0) {
+                b2 = own[BARE];
+                u2 = own[WHOLE];
+            }
+            for (int64_t from = t.at > b * block ? t.at : b * block; from < end;
+                 from += AT_ONCE)
+                piece(rule, t.decay, from,
+                      end - from < AT_ONCE ? end - from : AT_ONCE, b2, u2,
+                      most);
+            most = largest(most);
+            if (threadIdx.x % 32 == 0) {
+                own[BARE] = b2;
+                own[WHOLE] = u2;
+                own[FACTOR] = (double)larger((float)own[FACTOR], most);
+            }
+        }
+    }
+};
+
+__global__ void __launch_bounds__(32 * WARPS)
+    weigh(lamb rule, const struct dsflow_control *control, weighed w)
+{
+    const int64_t b = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    int *skip = dev_shared<int>();
+
+    if (threadIdx.x == 0)
+        *skip = control->skip != 0;
+    __syncthreads();
+    if (*skip == 0 && b < w.blocks) /* a whole warp */
+        w.block_of(rule, b);
+}
+
+void norms_run(const struct dsflow_call *call, void *stream)
+{
+    enum { FRESH = 1 };
+    const dsf_weigh_args *a = (const dsf_weigh_args *)call->args;
+    const int64_t blocks = a->of.at.elems / a->of.at.block;
+    lamb rule = {};
+    weighed w = {};
+
+    rule.eps = a->of.eps;
+    rule.rate1 = rule.root2 = 1;
+    w.p = (const float *)call->bufs[PARAM].ptr + a->of.at.param_at;
+    w.m = (const float *)call->bufs[M].ptr + a->of.m_at;
+    w.v = (const float *)call->bufs[V].ptr + a->v_at;
+    w.fresh = (const float *)call->bufs[FRESH].ptr + a->of.at.grad_at;
+    w.sums = (double *)call->bufs[SUMS].ptr;
+    w.block = a->of.at.block;
+    w.blocks = blocks;
+    w.width = a->of.width;
+    w.eps = a->of.eps;
+    w.of = tensors_of(&a->of);
+    if (blocks > 0)
+        dev_launch(weigh, dev_div_up((size_t)blocks, WARPS), 32 * WARPS,
+                   sizeof(int), stream, rule,
+                   (const struct dsflow_control *)call->bufs[CONTROL].ptr, w);
+}
+
 /* --- parameters ----------------------------------------------------------- */
 
 template <class T> struct shard {
@@ -313,3 +448,5 @@ const struct dsf_gpu_side dsf_gpu_side_lamb = { "lamb", update_run, nullptr,
 const struct dsf_gpu_side dsf_gpu_side_lamb_moments = { "lamb_moments",
                                                         moments_run, nullptr,
                                                         1 };
+const struct dsf_gpu_side dsf_gpu_side_lamb_norms = { "lamb_norms", norms_run,
+                                                      nullptr, 1 };

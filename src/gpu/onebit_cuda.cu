@@ -1,7 +1,7 @@
 /* onebit_cuda.cu - 1-bit Adam, and what 1-bit LAMB and 0/1 Adam have of it
  * (codelets/onebit.c): what is sent of a momentum, the scales of chunks, and
  * what comes of them. */
-#include "gpu/dev_wire.h"
+#include "gpu/dev_onebit.h"
 #include "gpu/gpu.h"
 #include "gpu/wire.h"
 
@@ -9,102 +9,9 @@
 
 namespace {
 
-const struct dsflow_control *control_of(const struct dsflow_call *call)
-{
-    return (const struct dsflow_control *)call->bufs[0].ptr;
-}
-
-float *floats(const struct dsflow_call *call, unsigned port, int64_t at)
-{
-    return (float *)call->bufs[port].ptr + at;
-}
-
-/* What a task leaves out is at the end, or is nowhere. */
-bool has(const struct dsflow_call *call, unsigned port)
-{
-    return call->nbufs > port && call->bufs[port].ptr != nullptr;
-}
-
-/* Signs are what the policies ask for; where nothing is coded, there may be no
- * format. */
-const char *lacks(const void *args)
-{
-    const char *format = ((const struct dsf_coding *)args)->format;
-
-    return format[0] == '\0' || strcmp(format, "sign") == 0
-               ? nullptr
-               : "another format than sign";
-}
-
-/* tasks/onebit_args.h: dsf_chunk_of. */
-DEV int64_t chunk_of(const dsf_coding &c, int64_t groups, int64_t at)
-{
-    const int64_t tensor = wire_tensor(c, at), step = DSFLOW_WIRE_FORMAT_STEP;
-
-    if (tensor < 0)
-        return -1;
-    const uint32_t block = (uint32_t)(c.block / step);
-    const int64_t of = (at - c.tensors[tensor].at) / step;
-    const int64_t b = (uint32_t)of / block;
-    const int64_t n = (uint32_t)(c.tensors[tensor].elems / step) / block;
-    int64_t chunk = b * groups / n;
-
-    while (n * (chunk + 1) / groups <= b)
-        chunk++;
-    return tensor * groups + chunk;
-}
-
 /* --- feed_momentum -------------------------------------------------------- */
 
 enum { GRAD = 1, M, ERROR, LAMB };
-
-/* fp32 or bf16, of which is kept what coding takes. */
-struct error_data {
-    void *at;
-    int64_t narrow; /* 1: bf16 */
-
-    DEV void load(int64_t i, const wire_place &of, float (&v)[WIRE_OWN]) const
-    {
-        if (!narrow) {
-            wire_load((const float *)at + i, of, v);
-            return;
-        }
-        if (!of.is_there())
-            return;
-        wire_get_halves<bf16>((const uint16_t *)at + i + of.at, v);
-        wire_get_halves<bf16>((const uint16_t *)at + i + of.half + of.at,
-                              v + WIRE_PIECE);
-    }
-    DEV void put(int64_t i, const float *v) const
-    {
-        uint16_t *to = (uint16_t *)at + i;
-        uint32_t w[WIRE_PIECE];
-
-        DEV_UNROLL
-        for (int k = 0; k < WIRE_PIECE; k++)
-            w[k] = dev_pack16(v[k], 0x80000000u) & 0xffff;
-        if (wire_is_at(to, 16)) {
-            dev_store16(to, make_uint4(w[0] | w[1] << 16, w[2] | w[3] << 16,
-                                       w[4] | w[5] << 16, w[6] | w[7] << 16));
-            return;
-        }
-        DEV_UNROLL
-        for (int k = 0; k < WIRE_PIECE; k++)
-            to[k] = (uint16_t)w[k];
-    }
-    DEV void store(int64_t i, const wire_place &of,
-                   const float (&v)[WIRE_OWN]) const
-    {
-        if (!narrow) {
-            wire_store((float *)at + i, of, v);
-            return;
-        }
-        if (!of.is_there())
-            return;
-        put(i + (int64_t)of.at, v);
-        put(i + (int64_t)(of.half + of.at), v + WIRE_PIECE);
-    }
-};
 
 /* x = beta m + rest x, by what follows from the loss scale. */
 struct mean {
@@ -420,18 +327,6 @@ void scales_run(const struct dsflow_call *call, void *stream)
 
 enum { SUM = 1, SCALES, SERVER, MOMENTUM };
 
-/* Does the step of this control change nothing? A block of threads reads it
- * once. */
-DEV bool skips(const struct dsflow_control *control)
-{
-    int *skip = dev_shared<int>();
-
-    if (threadIdx.x == 0 && threadIdx.y == 0)
-        *skip = control->skip != 0;
-    __syncthreads();
-    return *skip != 0;
-}
-
 template <int V>
 __global__ void __launch_bounds__(DEV_EACH_THREADS)
     serve_each(const struct dsflow_control *control, const float *x, float *m,
@@ -472,13 +367,7 @@ struct serve : wire_op {
             const float scale = __double2float_rn(scales[chunk]);
 
             wire_load(server + i, of, s);
-            DEV_UNROLL
-            for (int k = 0; k < WIRE_OWN; k++) {
-                const float y = __fadd_rn(v[k], s[k]);
-
-                v[k] = wire_sign::as_sent(y, scale);
-                s[k] = __fsub_rn(y, v[k]);
-            }
+            serve_numbers(scale, v, s);
             wire_store(server + i, of, s);
         }
         wire_store(m + i, of, v);

@@ -18,6 +18,7 @@ struct trial {
     uint64_t random; /* state */
     unsigned n, fresh;
     unsigned without; /* a bit for each port that is left out */
+    unsigned counts;  /* ports of doubles of which every second is a count */
     bool coded;       /* bytes are numbers for the wire, and no control */
     bool calm;        /* floats are small, so that sums are finite */
     int64_t quiet; /* of so many floats all are tiny, in every other stretch */

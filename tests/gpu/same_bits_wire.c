@@ -321,6 +321,60 @@ static void make_serve(struct trial *t)
     }
 }
 
+/* --- 1-bit LAMB ----------------------------------------------------------- */
+
+static void make_send_signs(struct trial *t)
+{
+    struct dsf_send_args *a = (void *)t->args;
+    const bool narrow = one_in(t, 2);
+    int64_t blocks;
+
+    a->coding = any_signs(t, &blocks);
+    a->elems = blocks * a->coding.block;
+    a->grad_at = any_place(t);
+    a->error_at = any_place(t);
+    a->all = any(t, 1, 100000);
+    t->n = 3;
+    t->shapes[0] = floats(a->grad_at + a->elems);
+    t->shapes[1] = dsflow_shape_of(narrow ? DSFLOW_BF16 : DSFLOW_FP32,
+                                   a->error_at + a->elems);
+    t->shapes[2] = dsflow_shape_of(DSFLOW_FP64, 1);
+}
+
+static void make_serve_lamb(struct trial *t)
+{
+    struct dsf_united_args *a = (void *)t->args;
+
+    do
+        any_chunks(t);
+    while (a->at.coding.ntensors == 0);
+    a->before = any(t, 0, 5000);
+    a->all = a->before + any(t, 0, 5000);
+    for (int64_t i = 0; i < a->at.coding.ntensors; i++)
+        a->all += a->at.coding.tensors[i].elems;
+    a->fresh_at = any_place(t);
+    a->by_tensor = one_in(t, 4);
+    if (a->by_tensor)
+        a->at.groups = DSFLOW_MAX_TENSORS;
+    a->beta1 = 0.9;
+    a->beta2 = 0.95;
+    t->n = 7;
+    t->shapes[0] = control();
+    t->shapes[1] = floats(a->at.grad_at + a->at.elems);
+    t->shapes[2] = dsflow_shape_of(DSFLOW_FP64, 2 * a->at.groups);
+    t->shapes[3] =
+        dsflow_shape_of(DSFLOW_FP64, DSF_LAMB_FIELDS * DSFLOW_MAX_TENSORS);
+    t->shapes[4] = floats(a->at.server_at + a->at.elems);
+    t->shapes[5] = floats(a->at.m_at + a->at.elems);
+    t->shapes[6] = floats(a->fresh_at + a->at.elems);
+    t->counts = 1u << 2;
+    if (one_in(t, 4)) {
+        leave_out(t, 2);
+        leave_out(t, 3);
+        leave_out(t, 4);
+    }
+}
+
 static const struct {
     const char *op;
     void (*make)(struct trial *t);
@@ -336,6 +390,8 @@ static const struct {
     { "chunk_squares", make_chunk_squares, false },
     { "chunk_scales", make_chunk_scales, false },
     { "serve", make_serve, false },
+    { "send_signs", make_send_signs, false },
+    { "serve_lamb", make_serve_lamb, false },
 };
 
 void make_wire(struct trial *t)

@@ -85,7 +85,10 @@ static void fill(struct trial *t, unsigned port)
                 &one, 1, NULL, (uint16_t *)t->before[port] + i, 1, 1, 1);
         } else if (s->dtype == DSFLOW_FP64)
             ((double *)t->before[port])[i] =
-                (double)any_float(t, plain) * (1 + 0x1p-25 * (double)(i % 5));
+                i % 2 == 1 && t->counts >> port & 1
+                    ? (double)any(t, 1, 1000)
+                    : (double)any_float(t, plain) *
+                          (1 + 0x1p-25 * (double)(i % 5));
 }
 
 /* Whole cache lines, of which those past the end must stay as they were. */
@@ -220,6 +223,35 @@ static void make_lamb(struct trial *t)
                                        n + a->copy_at);
 }
 
+static void make_lamb_norms(struct trial *t)
+{
+    struct dsf_weigh_args *w = (void *)t->args;
+    struct dsf_update_args *a = &w->of;
+    const int64_t n = any(t, 1, 12) * (1 + any_size(t));
+
+    *a = (struct dsf_update_args){
+        .at = { .elems = n,
+                .block = n,
+                .grad_at = any_start(t),
+                .param_at = any_start(t) },
+        .eps = one_in(t, 2) ? 1e-8f : 1e-3f,
+        .weight_decay = one_in(t, 4) ? 0 : 0.1f,
+        .width = 32,
+        .m_at = any_start(t),
+    };
+    w->v_at = any_start(t);
+    while (!one_in(t, 3) && a->at.block % 2 == 0)
+        a->at.block /= 2;
+    make_tensors(t, &a->at);
+    t->shapes[0] = control();
+    t->shapes[1] = floats(n + a->at.grad_at);
+    t->shapes[2] = floats(n + a->at.param_at);
+    t->shapes[3] = floats(n + a->m_at);
+    t->shapes[4] = floats(n + w->v_at);
+    t->shapes[5] = dsflow_shape_of(DSFLOW_FP64, n / a->at.block * a->width);
+    t->n = 6;
+}
+
 /* Now and then more terms than one launch adds, and some that have just what is
  * added. */
 static void make_sum(struct trial *t)
@@ -315,6 +347,9 @@ static const struct {
     { "chunk_squares", make_wire },
     { "chunk_scales", make_wire },
     { "serve", make_wire },
+    { "send_signs", make_wire },
+    { "serve_lamb", make_wire },
+    { "lamb_norms", make_lamb_norms },
 };
 
 /* --- runs ----------------------------------------------------------------- */
