@@ -253,7 +253,8 @@ static void head(uint64_t *s, bool part, union segment_args *a)
         a->head.whole += dsf_any(s, 0, 40);
     a->head.parts = part ? dsf_any(s, 1, 5) : 1;
     a->head.scale = 0.25f;
-    a->columns.columns = dsf_any(s, 1, t->vocab);
+    /* In a few turns. */
+    a->columns.columns = dsf_any(s, (t->vocab + 7) / 8, t->vocab);
 }
 
 static void norm(uint64_t *s, bool part, union segment_args *a)

@@ -143,6 +143,25 @@ void dsf_gpu_logit_gradients(const struct dsf_gpu_logits *l, const float *tops,
                              const struct dsflow_head_stats *stats,
                              unsigned parts, double *loss, double *losses,
                              void *stream);
+/* Of the head in columns, whose logits are in fp32: stats[rows] is what these
+ * say of each row, or, unless `first`, is put together with what it says of
+ * columns before. */
+void dsf_gpu_column_stats(const struct dsf_gpu_logits *l,
+                          struct dsflow_head_stats *stats, int first,
+                          void *stream);
+/* to[rows][ld], of `type`: the gradients of `cols` columns of such logits, by
+ * what all columns say of each row; those that are no words are 0. In fp32 it
+ * may be in place. */
+void dsf_gpu_column_gradients(const struct dsf_gpu_logits *l,
+                              const struct dsflow_head_stats *sums,
+                              enum dsflow_dtype type, void *to, size_t ld,
+                              size_t cols, void *stream);
+/* sums[rows]: what all parts say of each row, which may be `stats` of one part;
+ * *loss as above. losses: rows numbers of scratch. */
+void dsf_gpu_row_losses(const int32_t *targets,
+                        const struct dsflow_head_stats *stats, unsigned parts,
+                        struct dsflow_head_stats *sums, size_t rows,
+                        double *loss, double *losses, void *stream);
 
 #ifdef __cplusplus
 }

@@ -60,4 +60,9 @@ exec ./tests/same/test_meshes \
     "$(trial llama batch.sequences=2 machine.gpus=2 mesh.tensor=2 $layout)" \
     "$(trial gpt2 batch.sequences=4 batch.groups=4 machine.gpus=2 mesh.data=2 \
         zero.stage=2 compress.keep=0 optimizer.kind=onebit_lamb \
-        onebit_lamb.freeze_step=1 optimizer.clip=0.0)"
+        onebit_lamb.freeze_step=1 optimizer.clip=0.0)" \
+    "$(trial llama batch.head_columns=16 model.tied=true machine.gpus=4 \
+        mesh.sequence=2 mesh.tensor=2 zero.stage=1)" \
+    "$(trial gpt2 batch.head_columns=48 batch.micro=2 batch.tile=32 \
+        batch.sequences=4 machine.gpus=2 mesh.data=2 zero.stage=2 \
+        precision.compute=bf16 logits=1)"
