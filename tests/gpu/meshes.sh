@@ -65,4 +65,4 @@ exec ./tests/same/test_meshes \
         mesh.sequence=2 mesh.tensor=2 zero.stage=1)" \
     "$(trial gpt2 batch.head_columns=48 batch.micro=2 batch.tile=32 \
         batch.sequences=4 machine.gpus=2 mesh.data=2 zero.stage=2 \
-        precision.compute=bf16 logits=1)"
+        compress.embedding=rows precision.compute=bf16 logits=1)"

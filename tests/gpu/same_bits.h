@@ -69,6 +69,12 @@ static inline struct dsflow_shape control(void)
 void make_wire(struct trial *t);
 void fill_wire(struct trial *t, unsigned port);
 
+/* same_bits_rows.c: the same of the rows of an embedding, of which a port may
+ * have some: fill_rows returns whether it does. */
+void make_pack_rows(struct trial *t);
+void make_add_rows(struct trial *t);
+bool fill_rows(struct trial *t, unsigned port);
+
 /* Floats of all sizes, with zeroes, infinities and NaNs; where `plain`, none of
  * the latter. */
 float any_float(struct trial *t, bool plain);

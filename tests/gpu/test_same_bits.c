@@ -64,6 +64,8 @@ static void fill(struct trial *t, unsigned port)
         fill_wire(t, port);
         return;
     }
+    if (fill_rows(t, port))
+        return;
     if (s->dtype == DSFLOW_BYTES) {
         fill_control(t, t->before[port]);
         return;
@@ -350,6 +352,8 @@ static const struct {
     { "send_signs", make_wire },
     { "serve_lamb", make_wire },
     { "lamb_norms", make_lamb_norms },
+    { "pack_rows", make_pack_rows },
+    { "add_rows", make_add_rows },
 };
 
 /* --- runs ----------------------------------------------------------------- */
