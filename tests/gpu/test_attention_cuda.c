@@ -276,6 +276,7 @@ static void windows(void **state)
 static void layouts(void **state)
 {
     TRY_SEEING(BLOCKS(16, 4), DSFLOW_BF16, 1, 2, 1, 64, 200);
+    TRY_SEEING(BLOCKS(64, 1 << 20), DSFLOW_FP16, 1, 1, 1, 128, 256);
     TRY_SEEING(BLOCKS(48, 3, 1), DSFLOW_FP16, 2, 2, 1, 128, 300);
     TRY_SEEING(BLOCKS(64, 2, 1), DSFLOW_BF16, 1, 2, 2, 16, 220);
     TRY_SEEING(BLOCKS(16, 5, 1), DSFLOW_BF16, 1, 2, 1, 96, 70, 64, 9, 50);
