@@ -325,6 +325,20 @@ DEV void weigh(float &s, float &g, query_numbers n, bool is_seen, float scale)
     g = s * (g - n.delta);
 }
 
+/* Which SIDE keys from `row` on SIDE queries from `query` on see: bits, those of
+ * the first query first. They are found before there are numbers in registers. */
+template <class S>
+DEV uint32_t seen_by(const dsf_gpu_attention &a, const S &see, unsigned head,
+                     unsigned query, unsigned row)
+{
+    uint32_t seen = 0;
+
+    for (unsigned i = 0; i < SIDE * SIDE; i++)
+        if (is_seen(a, see, head, query + i / SIDE, row + i % SIDE))
+            seen |= 1u << i;
+    return seen;
+}
+
 /* 64 keys, and 64 columns of their gradients: from all heads that use them. */
 template <class T, class S>
 __global__ void __launch_bounds__(THREADS)
@@ -353,9 +367,12 @@ __global__ void __launch_bounds__(THREADS)
 
         for (unsigned i = least; i < a.queries; i += TILE) {
             float s[SIDE][SIDE], g[SIDE][SIDE];
+            uint32_t seen = 0;
 
             if (S::HIDES && !is_met(a, see, head, i, i + TILE, row, row + TILE))
                 continue;
+            if (S::HIDES)
+                seen = seen_by(a, see, head, i + tile_col(), row + tile_row());
             rows_by_rows(s, t, k, row, q, i);
             rows_by_rows(g, t, v, row, datt, i);
             for (unsigned j = 0; j < SIDE; j++) {
@@ -364,7 +381,9 @@ __global__ void __launch_bounds__(THREADS)
 
                 for (unsigned r = 0; r < SIDE; r++)
                     weigh(s[r][j], g[r][j], n,
-                          is_seen(a, see, head, query, row + tile_row() + r),
+                          S::HIDES ? (seen >> (j * SIDE + r) & 1) != 0
+                                   : is_seen(a, see, head, query,
+                                             row + tile_row() + r),
                           scale);
             }
             weigh_rows(dv, t, s, datt, i, col);
