@@ -96,37 +96,36 @@ static double disk_budget(const struct dsf_job *job,
     return INFINITY; /* dsf_disks_check knows more */
 }
 
-/* Each process has as many as its ranks need of those it may have: of all whose
- * ranks are in the graph. */
-static unsigned virtuals_of(const struct dsflow_plan *plan,
-                            const struct dsflow_graph *graph)
+/* Each process has as many devices as its ranks need, and `most` at most: those
+ * of all whose ranks are in the graph. */
+static unsigned devices_of(const struct dsflow_plan *plan,
+                           const struct dsflow_graph *graph, unsigned most)
 {
     const struct dsf_processes all =
         dsf_processes_of(plan->machine, plan->nranks);
-    const int32_t most = (int32_t)plan->job->machine.virtuals;
-    unsigned first, end;
-    int32_t n = 0;
+    unsigned first, end, n = 0;
 
     dsf_exec_ranks_of(graph, &first, &end);
     for (int32_t p = dsf_process_of(&all, (int32_t)first);
          p <= dsf_process_of(&all, (int32_t)end - 1); p++) {
-        int32_t own =
-            dsf_process_first(&all, p + 1) - dsf_process_first(&all, p);
+        const unsigned own = (unsigned)(dsf_process_first(&all, p + 1) -
+                                        dsf_process_first(&all, p));
 
         n += own < most ? own : most;
     }
-    return (unsigned)n;
+    return n;
 }
 
 /* As the executor will; a graph that is not whole is left as it is. */
 static void place_on_devices(const struct dsflow_plan *plan,
                              struct dsflow_graph *graph, struct dsf_weights *w)
 {
+    const unsigned virtuals = (unsigned)plan->job->machine.virtuals;
     const struct dsflow_exec_options options =
-        DSFLOW_EXEC_OPTIONS(.workers = plan->workers -
-                                       (unsigned)plan->job->machine.virtuals,
-                            .virtuals = virtuals_of(plan, graph),
-                            .gpus = dsf_gpus_of(plan->machine, plan->nranks).n);
+        DSFLOW_EXEC_OPTIONS(.workers = plan->workers - virtuals,
+                            .virtuals = devices_of(plan, graph, virtuals),
+                            .gpus = devices_of(plan, graph,
+                                               plan->machine->gpus));
     struct dsf_exec_needs needs;
 
     if (dsf_exec_needs_find(graph, &options, &needs, NULL) < 0)

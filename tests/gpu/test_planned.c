@@ -1,0 +1,86 @@
+/* test_planned.c - what a plan says that ranks take of GPUs is what the
+ * executor of each process takes, on several nodes, too. Nothing runs here: the
+ * module says which tasks are on GPUs. */
+#include "same/trial.h"
+
+#include "exec/cuda_module.h"
+#include "exec/exec_memory.h"
+#include "policies/processes.h"
+#include "tune/budget.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+
+/* Of process `p`, which opens `gpus` of its node. */
+static void check_process(struct trial *t, const struct dsf_processes *all,
+                          int32_t p, unsigned gpus)
+{
+    const struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.gpus = gpus, .workers = 2);
+    struct dsf_graph_part part;
+    struct dsf_exec_needs needs;
+    struct dsf_weights w;
+    struct dsflow_err err;
+
+    must("part", dsf_process_part(all, p, t->graph, &part, &err), &err);
+    must("needs", dsf_exec_needs_find(part.graph, &options, &needs, &err),
+         &err);
+    dsf_fit_weigh(t->plan, part.graph, NULL, &w);
+    assert_int_equal(needs.first, dsf_process_first(all, p));
+    assert_int_equal(needs.nranks, dsf_process_first(all, p + 1));
+    for (unsigned r = needs.first; r < needs.nranks; r++) {
+        assert_true(needs.ranks[r].device > 0);
+        assert_int_equal(w.ranks[r].peak, needs.ranks[r].device);
+    }
+    dsf_weights_fini(&w);
+    dsf_exec_needs_fini(&needs);
+    dsf_graph_part_free(&part);
+}
+
+static void check_job(const char *text, unsigned gpus, unsigned processes,
+                      unsigned nodes)
+{
+    struct dsf_machine machine;
+    struct dsf_processes all;
+    struct trial t;
+
+    plan_trial(&t, text);
+    machine = *t.plan->machine;
+    machine.gpus = gpus;
+    machine.processes = processes;
+    machine.nodes = nodes;
+    t.plan->machine = &machine;
+    all = dsf_processes_of(&machine, t.plan->nranks);
+    for (int32_t p = 0; p < all.n; p++)
+        check_process(&t, &all, p, gpus);
+    end_trial(&t);
+}
+
+/* Those of a GPU share its scratch, which is more for each where they are few.
+ */
+static void ranks_take_what_their_own_process_gives_them(void **state)
+{
+    static const char job[] = "gpt2 machine.gpus=1 mesh.data=4 zero.stage=1";
+
+    for (unsigned gpus = 1; gpus <= 4; gpus++)
+        for (unsigned processes = 1; processes <= 4; processes *= 2)
+            for (unsigned nodes = 1; nodes <= processes; nodes *= 2)
+                check_job(job, gpus, processes, nodes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_take_what_their_own_process_gives_them),
+    };
+    struct dsflow_err err;
+
+    setenv("DSFLOW_CUDA", "tests/gpu/.libs/dsflow-cuda-emulated.so", 1);
+    setenv("ON_GPUS", "1", 1);
+    if (dsf_cuda_module(&err) == NULL) {
+        fprintf(stderr, "%s\n", err.msg);
+        return 99;
+    }
+    return cmocka_run_group_tests_name("planned", tests, NULL, NULL);
+}
