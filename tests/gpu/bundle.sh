@@ -185,13 +185,13 @@ grep -Eq '^ *first +tiny job, fp32 +first fp32: exit status 1' log ||
 # Who crashes says where, and who hangs is asked.
 if "${CC:-cc}" -shared -fPIC -o lib/crash.so "$scripts/crash.c" 2> log; then
     printf '#!/bin/sh\nexec python3 -c "$1"\n' > bin/python && chmod +x bin/python
-    python3 ./run --exec python 'import os; print("said"); os.abort()' > log 2>&1 &&
+    python3 ./run --exec python 'import os; print("said", flush=True); os.abort()' > log 2>&1 &&
         fault "it did not crash"
     grep -q '^crash: signal 6 (Aborted)' log || fault "a crash: $(cat log)"
     grep -q 'abort' log || fault "no frames: $(cat log)"
     python3 -B -c '
 import machine
-ended = machine.run(["bin/python", "import os; print(1); os.abort()"], 60)
+ended = machine.run(["bin/python", "import os; print(1, flush=True); os.abort()"], 60)
 assert ended.why().startswith("signal 6 (Aborted)"), ended.why()
 assert ended.why().endswith(": 1"), ended.why()' > log 2>&1 ||
         fault "why it ended: $(cat log)"
