@@ -273,6 +273,25 @@ static void windows(void **state)
     TRY_SEEING(WINDOW(70), DSFLOW_FP32, 1, 1, 1, 66, 63, 3, 90);
 }
 
+/* Ends of windows against ends of what a block, a warp and a step have: one
+ * less, as many, and one or two more. */
+static void windows_of_any_length(void **state)
+{
+    static const int32_t lengths[] = { 3,  15, 16, 17, 18, 31, 32, 33,
+                                       34, 47, 63, 65, 66, 95, 127 };
+    const uint64_t all = orders;
+
+    orders = 1;
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+        TRY_SEEING(WINDOW(lengths[i]), DSFLOW_BF16, 1, 1, 1, 8, 150);
+        TRY_SEEING(WINDOW(lengths[i]), DSFLOW_FP16, 1, 1, 1, 72, 20, 130);
+        TRY_SEEING(WINDOW(lengths[i]), DSFLOW_FP32, 1, 1, 1, 4, 130);
+    }
+    TRY_SEEING(WINDOW(17), DSFLOW_BF16, 1, 1, 1, 136, 150);
+    TRY_SEEING(WINDOW(63), DSFLOW_BF16, 1, 1, 1, 136, 150);
+    orders = all;
+}
+
 static void layouts(void **state)
 {
     TRY_SEEING(BLOCKS(16, 4), DSFLOW_BF16, 1, 2, 1, 64, 200);
@@ -362,6 +381,7 @@ int PLACE_MAIN(attention)(int argc, char **argv)
         cmocka_unit_test(full_precision),
         cmocka_unit_test(sequences_in_several_tiles),
         cmocka_unit_test(windows),
+        cmocka_unit_test(windows_of_any_length),
         cmocka_unit_test(layouts),
         cmocka_unit_test(long_rows_of_a_layout),
         cmocka_unit_test(windows_in_layouts),
