@@ -41,7 +41,8 @@ struct dsf_gpu_product {
     const void *b;
     size_t ldb;
     void *c;
-    size_t ldc; /* n, where it is narrow and has an epilogue, or bias and add */
+    size_t ldc; /* n, where it is narrow and has an epilogue, or add beside bias
+                   or of another type than A and B */
     const void *add;  /* rows are ldc apart; it may be C. NULL: nothing */
     const void *bias; /* [n]; NULL: none */
     enum dsf_gpu_epilogue epilogue;

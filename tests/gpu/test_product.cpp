@@ -304,6 +304,54 @@ void what_the_library_does_not_fuse_is_done_in_two_passes(void **)
     unsetenv("DSFLOW_EMULATED_EPILOGUES");
 }
 
+/* Gradients of another narrow type than what they are made of, also of more
+ * rows than stand in fp32 at a time. */
+void results_of_another_narrow_type_are_rounded(void **)
+{
+    workspace w;
+    uint64_t s = 12;
+
+    for (unsigned turned = 0; turned < 8; turned++) {
+        const bool many = turned >= 4;
+        trial t(&s, DSFLOW_FP16, DSFLOW_BF16, 8, 24, many ? 1 << 16 : 40, 8,
+                turned % 2, turned / 2 % 2, 0);
+
+        assert_true((dsf_gpu_product_few(t.m, t.n) < t.m * t.n) == many);
+        t.wide.resize(dsf_gpu_product_few(t.m, t.n));
+        t.p.wide = t.wide.data();
+        if (turned % 2) { /* rows are packed then */
+            t.p.add = t.add.at;
+            t.p.ldc = t.c.ld = t.add.ld = t.n;
+            t.add.fill(&s);
+        }
+        multiply(t, w.at);
+    }
+}
+
+/* Products that differ in one thing, each twice: what is chosen for one is for
+ * no other. */
+void each_product_has_a_choice_of_its_own(void **)
+{
+    enum { N = 24, KINDS = 15 };
+    workspace w;
+
+    for (unsigned i = 0; i < 2 * KINDS; i++) {
+        const unsigned what = i % KINDS;
+        uint64_t s = what < 12 ? 40 : 29 + what; /* other lengths of rows */
+        const auto size = [&](unsigned of) -> size_t {
+            return what == of ? N + 8 : N;
+        };
+        trial t(&s, what == 1 ? DSFLOW_FP16 : DSFLOW_BF16,
+                what == 1   ? DSFLOW_FP16
+                : what == 2 ? DSFLOW_FP32
+                            : DSFLOW_BF16,
+                8, size(3), size(4), size(5), what == 6, what == 7, what == 8);
+
+        ask(t, what == 9 ? 1 : what == 10 ? 2 : what == 11 ? 4 : 0);
+        multiply(t, w.at);
+    }
+}
+
 /* A tensor that begins anywhere in a unit. */
 void products_at_odd_places_are_right(void **)
 {
@@ -459,6 +507,8 @@ int main()
         cmocka_unit_test(aligned_products_are_right),
         cmocka_unit_test(products_of_odd_shapes_are_right),
         cmocka_unit_test(what_the_library_does_not_fuse_is_done_in_two_passes),
+        cmocka_unit_test(results_of_another_narrow_type_are_rounded),
+        cmocka_unit_test(each_product_has_a_choice_of_its_own),
         cmocka_unit_test(products_at_odd_places_are_right),
         cmocka_unit_test(a_product_adds_to_its_own_result),
         cmocka_unit_test(threads_choose_alike),

@@ -122,6 +122,7 @@ struct product {
     bool is_right() const;
     bool is_known() const;
     struct dsf_gpu_product ours() const;
+    uint32_t layouts() const;
 };
 
 /* Sizes that agree. */
@@ -181,10 +182,21 @@ struct dsf_gpu_product product::ours() const
     return p;
 }
 
+/* Of types, transposes and leading dimensions: another number for others. */
+uint32_t product::layouts() const
+{
+    uint32_t x = ta + 2 * tb;
+
+    for (const matrix *one : { &a, &b, &c, &d })
+        x = (x * 31 + (uint32_t)one->type) * 65599 + (uint32_t)one->ld;
+    return x;
+}
+
 /* What stands in an algorithm: for which product and alignment it was chosen.
  */
 struct choice {
     uint64_t m, n, k, epilogue, alignment, workspace;
+    uint32_t layouts;
     bool tf32;
 };
 static_assert(sizeof(choice) <= sizeof(cublasLtMatmulAlgo_t), "it fits");
@@ -279,15 +291,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     const product p(op, a, b, c, d);
     const uint32_t alignment =
         attribute<uint32_t>(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
-    const choice chosen = {
-        p.m,
-        p.n,
-        p.k,
-        p.epilogue,
-        alignment,
-        attribute<uint64_t>(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES),
-        p.tf32
-    };
+    const choice chosen = { p.m,
+                            p.n,
+                            p.k,
+                            p.epilogue,
+                            alignment,
+                            attribute<uint64_t>(
+                                wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES),
+                            p.layouts(),
+                            p.tf32 };
 
     *found = 0;
     if (!p.is_right() || wanted < 1)
@@ -322,7 +334,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t op,
     memcpy(&chosen, algo, sizeof(chosen));
     if (!said.is_right() || chosen.m != said.m || chosen.n != said.n ||
         chosen.k != said.k || chosen.epilogue != said.epilogue ||
-        chosen.tf32 != said.tf32 ||
+        chosen.tf32 != said.tf32 || chosen.layouts != said.layouts() ||
         *static_cast<const float *>(alpha) != 1 || (factor != 0 && factor != 1))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (bytes < chosen.workspace || !emulated_aligned(workspace, 256))
