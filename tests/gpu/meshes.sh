@@ -57,6 +57,8 @@ exec ./tests/same/test_meshes \
     "$(trial llama batch.sequences=2 batch.sequence=64 model.context=64 \
         batch.tile=16 machine.gpus=2 mesh.sequence=2 model.window=21 \
         precision.compute=bf16)" \
+    "$(trial gpt2 batch.sequences=2 machine.gpus=2 mesh.sequence=2 \
+        mesh.sequence_kind=heads)" \
     "$(trial llama batch.sequences=2 machine.gpus=2 mesh.tensor=2 $layout)" \
     "$(trial gpt2 batch.sequences=4 batch.groups=4 machine.gpus=2 mesh.data=2 \
         zero.stage=2 compress.keep=0 optimizer.kind=onebit_lamb \
