@@ -35,11 +35,12 @@ static void held_update_cpu(const struct dsflow_call *call)
     enum { GRAD = 1, PARAM, M, V };
     const struct dsf_held_args *a = call->args;
     const int64_t decay = decaying(a->decay, a->elems);
+    const float lr = (float)control_of(call)->lr;
     struct dsf_held_step s = { .beta1 = (float)a->beta1,
                                .rest1 = (float)(1 - a->beta1),
-                               .lr = (float)control_of(call)->lr,
+                               .lr = lr,
                                .eps = a->eps,
-                               .decay = a->weight_decay };
+                               .decay = lr * a->weight_decay };
 
     dsf_held_update(&s, floats(call, GRAD, a->grad_at),
                     floats(call, V, a->v_at), floats(call, PARAM, a->param_at),
@@ -81,12 +82,13 @@ static void update(const struct dsflow_call *call, bool fresh,
 {
     enum { GRAD = 1, PARAM, V, M, OWN, LOCAL };
     const struct dsf_local_args *a = call->args;
+    const float lr = (float)control_of(call)->lr;
     const struct dsf_held_step s = { .beta1 = (float)a->beta1,
                                      .rest1 = (float)((1 - a->beta1) *
                                                       (double)a->groups),
-                                     .lr = (float)control_of(call)->lr,
+                                     .lr = lr,
                                      .eps = a->eps,
-                                     .decay = weight_decay };
+                                     .decay = lr * weight_decay };
     float *own = floats(call, OWN, a->own_at + from);
     float *local = floats(call, LOCAL, a->local_at + from);
     const size_t n = (size_t)(to - from);

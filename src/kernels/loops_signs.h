@@ -157,7 +157,7 @@ static void held_update(const struct dsf_held_step *s, const float *g,
                         const float *v, float *p, float *m, size_t n)
 {
     const vf beta1 = vset(s->beta1), rest1 = vset(s->rest1);
-    const vf lr = vset(-s->lr), keep = vset(1 - s->lr * s->decay);
+    const vf lr = vset(-s->lr), keep = vset(1 - s->decay);
     const vf eps = vset(s->eps);
 
     for (size_t i = 0; i < n; i += VW) {
@@ -175,7 +175,7 @@ static void local_update(const struct dsf_held_step *s, const float *g,
                          float *m, float *local, size_t n)
 {
     const vf beta1 = vset(s->beta1), rest1 = vset(s->rest1);
-    const vf lr = vset(-s->lr), decay = vset(-s->lr * s->decay);
+    const vf lr = vset(-s->lr), decay = vset(-s->decay);
     const vf eps = vset(s->eps);
 
     for (size_t i = 0; i < n; i += VW) {

@@ -98,14 +98,15 @@ void dsf_lamb_refresh(const struct dsf_refresh_step *s, const float *x,
 
 /* Of 0/1 Adam, whose second moments v are held. A number without one, v = 0, is
  * not moved, but for its decay.
- * m = beta1 m + rest1 g; p -= lr (m / (sqrt(v) + eps) + decay p). */
+ * m = beta1 m + rest1 g; p -= lr m / (sqrt(v) + eps) + decay p: decay is lr
+ * times the weight decay, rounded. */
 struct dsf_held_step {
     float beta1, rest1, lr, eps, decay;
 };
 void dsf_held_update(const struct dsf_held_step *s, const float *g,
                      const float *v, float *p, float *m, size_t n);
 /* The same of a worker whose weights are p + local: m = beta1 was + rest1 g;
- * local -= lr (m / (sqrt(v) + eps) + decay (p + local)). was may be m. */
+ * local -= lr m / (sqrt(v) + eps) + decay (p + local). was may be m. */
 void dsf_local_update(const struct dsf_held_step *s, const float *g,
                       const float *v, const float *p, const float *was,
                       float *m, float *local, size_t n);

@@ -297,6 +297,31 @@ static void all_instructions_give_the_same_bits(void **state)
     all_instructions_agree(train_four, &got, &first, sizeof(got));
 }
 
+/* A rate whose product with the decay is rounded otherwise where 1 is taken
+ * from it at once. */
+static void hold(void *x)
+{
+    struct model *of = x;
+    struct dsflow_control control = { .lr = 0x1.94d940789613ep-6 };
+    const struct dsf_held_args held = {
+        .elems = N, .decay = N, .beta1 = 0.9, .eps = 1e-3f, .weight_decay = 0.1f
+    };
+
+    begin(of);
+    for (int i = 0; i < N; i++) {
+        grad[0][i] = of->p[i];
+        of->v[i] = 0.01f;
+    }
+    run(&dsf_codelet_held_update, &held, 5,
+        (struct dsflow_buf[]){ control_of(&control), floats(grad[0]),
+                               floats(of->p), floats(of->m), floats(of->v) });
+}
+
+static void all_instructions_round_the_decay_alike(void **state)
+{
+    all_instructions_agree(hold, &got, &first, sizeof(got));
+}
+
 static void shards_have_the_bits_of_the_whole(void **state)
 {
     train(&first, 4);
@@ -360,6 +385,7 @@ int main(void)
         cmocka_unit_test(kinds_follow_from_the_number_alone),
         cmocka_unit_test(large_numbers_are_no_work),
         cmocka_unit_test(all_instructions_give_the_same_bits),
+        cmocka_unit_test(all_instructions_round_the_decay_alike),
         cmocka_unit_test(shards_have_the_bits_of_the_whole),
         cmocka_unit_test(what_has_no_second_moment_stays),
         cmocka_unit_test(without_a_rate_the_momentum_begins_anew),
