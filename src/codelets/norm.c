@@ -108,5 +108,5 @@ bool dsf_takes_few(const struct dsflow_op *op)
 {
     return op == &dsf_op_sum || op == &dsf_op_sum_each ||
            op == &dsf_op_tensor_scales || op == &dsf_op_clip ||
-           op == &dsf_op_lamb_ratio;
+           op == &dsf_op_lamb_ratio || op == &dsf_op_local_step;
 }

@@ -38,9 +38,25 @@ static unsigned make_held(uint64_t *state, struct dsflow_shape *shapes,
     return 5;
 }
 
-static void any_local(uint64_t *state, struct dsf_local_args *a)
+static struct dsflow_shape shape_step(void)
+{
+    return dsf_shape_doubles(DSF_ZEROONE_STEP_FIELDS);
+}
+
+static unsigned make_step(uint64_t *state, struct dsflow_shape *shapes,
+                          struct dsf_local_step_args *a)
 {
     a->schedule = any_schedule(state);
+    snprintf(a->rates.schedule, sizeof(a->rates.schedule), "constant");
+    a->rates.keys.lr = 1e-3;
+    a->rates.keys.total = 100;
+    shapes[0] = dsf_shape_control();
+    shapes[1] = shape_step();
+    return 2;
+}
+
+static void any_local(uint64_t *state, struct dsf_local_args *a)
+{
     a->elems = dsf_any(state, 1, 300);
     a->decay = dsf_any(state, -20, 320);
     a->at = dsf_any_place(state);
@@ -57,7 +73,7 @@ static unsigned make_weights(uint64_t *state, struct dsflow_shape *shapes,
                              struct dsf_local_args *a)
 {
     any_local(state, a);
-    shapes[0] = dsf_shape_control();
+    shapes[0] = shape_step();
     shapes[1] = dsf_shape_floats(a->at + a->elems);
     shapes[2] = dsf_shape_floats(a->local_at + a->elems);
     shapes[3] = dsf_shape_floats(a->weights_at + a->elems);
@@ -68,7 +84,7 @@ static unsigned make_update(uint64_t *state, struct dsflow_shape *shapes,
                             struct dsf_local_args *a)
 {
     any_local(state, a);
-    shapes[0] = dsf_shape_control();
+    shapes[0] = shape_step();
     shapes[1] = dsf_shape_floats(a->grad_at + a->elems);
     shapes[2] = shapes[3] = shapes[4] = dsf_shape_floats(a->at + a->elems);
     shapes[5] = dsf_shape_floats(a->own_at + a->elems);
@@ -111,17 +127,13 @@ static unsigned make_serve(uint64_t *state, struct dsflow_shape *shapes,
 static unsigned make_settle(uint64_t *state, struct dsflow_shape *shapes,
                             struct dsf_settle_args *a)
 {
-    a->schedule = any_schedule(state);
-    snprintf(a->rates.schedule, sizeof(a->rates.schedule), "constant");
-    a->rates.keys.lr = 1e-3;
-    a->rates.keys.total = 100;
     a->elems = dsf_any(state, 1, 300);
     a->mean_at = dsf_any_place(state);
     a->param_at = dsf_any_place(state);
     a->m_at = dsf_any_place(state);
     a->v_at = dsf_any_place(state);
     a->eps = 1e-6;
-    shapes[0] = dsf_shape_control();
+    shapes[0] = shape_step();
     shapes[1] = dsf_shape_floats(a->mean_at + a->elems);
     shapes[2] = dsf_shape_floats(a->param_at + a->elems);
     shapes[3] = dsf_shape_floats(a->m_at + a->elems);
@@ -137,6 +149,8 @@ static int make_case(const struct dsflow_op *op, uint64_t seed,
 
     if (op == &dsf_op_held_update)
         *n = make_held(&state, shapes, args);
+    else if (op == &dsf_op_local_step)
+        *n = make_step(&state, shapes, args);
     else if (op == &dsf_op_local_weights)
         *n = make_weights(&state, shapes, args);
     else if (op == &dsf_op_local_update)
@@ -158,6 +172,13 @@ static void fill_control(uint64_t *state, struct dsflow_control *c)
     c->loss_scale = c->scale = 1;
 }
 
+static void fill_step(uint64_t *state, struct dsf_zeroone_step *s)
+{
+    s->fresh = dsf_any(state, 0, 1);
+    s->lr = 1e-3;
+    s->rates = dsf_any(state, 0, 5) == 0 ? INFINITY : 5e-3;
+}
+
 /* Second moments, some of which are 0. */
 static int fill_moments(uint64_t *state, float *v, int64_t n)
 {
@@ -168,16 +189,19 @@ static int fill_moments(uint64_t *state, float *v, int64_t n)
     return 1;
 }
 
-/* Controls, second moments, and errors of their type. */
+/* Controls and what follows from them, second moments, and errors of their
+ * type. */
 static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
                      void *data, int64_t elems, const void *args)
 {
     uint64_t state = seed + port;
 
-    if (port == 0) {
+    if (port == 0 && op->ports[0].name[0] == 's')
+        fill_step(&state, data);
+    else if (port == 0)
         fill_control(&state, data);
+    if (port == 0)
         return 1;
-    }
     if (op->ports[port].name[0] == 'v')
         return fill_moments(&state, data, elems);
     return op == &dsf_op_feed_local && port == 4

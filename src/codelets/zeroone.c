@@ -55,6 +55,40 @@ static void held_update_cpu(const struct dsflow_call *call)
 
 DSF_CODELET(held_update, .cpu = held_update_cpu, .trials = &dsf_trials_zeroone);
 
+/* --- local_step ----------------------------------------------------------- */
+
+/* Of the local steps that end with this one; infinite where it is 0: the
+ * momentum begins anew. */
+static double sum_of_rates(const struct dsf_local_step_args *a, int64_t step)
+{
+    const struct dsflow_lr_schedule *s =
+        dsflow_lr_schedule_find(a->rates.schedule);
+    double sum = 0;
+
+    for (int64_t i = dsf_zeroone_since(&a->schedule, step); i <= step; i++)
+        sum += s->lr(a->rates.part, &a->rates.keys, i - 1);
+    return sum > 0 ? sum : INFINITY;
+}
+
+static void local_step_cpu(const struct dsflow_call *call)
+{
+    const struct dsf_local_step_args *a = call->args;
+    const int64_t step = control_of(call)->step;
+    const bool sync = dsf_zeroone_kind(&a->schedule, step) == DSF_ZEROONE_SYNC;
+    struct dsf_zeroone_step *of = call->bufs[1].ptr;
+
+    of->fresh = dsf_zeroone_is_fresh(&a->schedule, step);
+    of->lr = control_of(call)->lr;
+    of->rates = sync ? sum_of_rates(a, step) : INFINITY;
+}
+
+DSF_CODELET(local_step, .cpu = local_step_cpu, .trials = &dsf_trials_zeroone);
+
+static const struct dsf_zeroone_step *step_of(const struct dsflow_call *call)
+{
+    return call->bufs[0].ptr;
+}
+
 /* --- local_weights -------------------------------------------------------- */
 
 static void local_weights_cpu(const struct dsflow_call *call)
@@ -64,7 +98,7 @@ static void local_weights_cpu(const struct dsflow_call *call)
     const float *param = floats(call, PARAM, a->at);
     float *weights = floats(call, WEIGHTS, a->weights_at);
 
-    if (dsf_zeroone_is_fresh(&a->schedule, control_of(call)->step))
+    if (step_of(call)->fresh != 0)
         memcpy(weights, param, (size_t)a->elems * sizeof(*weights));
     else
         dsf_sum(weights, param, floats(call, LOCAL, a->local_at),
@@ -82,7 +116,7 @@ static void update(const struct dsflow_call *call, bool fresh,
 {
     enum { GRAD = 1, PARAM, V, M, OWN, LOCAL };
     const struct dsf_local_args *a = call->args;
-    const float lr = (float)control_of(call)->lr;
+    const float lr = (float)step_of(call)->lr;
     const struct dsf_held_step s = { .beta1 = (float)a->beta1,
                                      .rest1 = (float)((1 - a->beta1) *
                                                       (double)a->groups),
@@ -105,8 +139,7 @@ static void local_update_cpu(const struct dsflow_call *call)
 {
     const struct dsf_local_args *a = call->args;
     const int64_t decay = decaying(a->decay, a->elems);
-    const bool fresh =
-        dsf_zeroone_is_fresh(&a->schedule, control_of(call)->step);
+    const bool fresh = step_of(call)->fresh != 0;
 
     update(call, fresh, a->weight_decay, 0, decay);
     update(call, fresh, 0, decay, a->elems);
@@ -171,26 +204,12 @@ DSF_CODELET(serve_mean, .cpu = serve_mean_cpu, .trials = &dsf_trials_zeroone);
 
 /* --- local_settle --------------------------------------------------------- */
 
-/* Of the local steps that end with this one; infinite where it is 0: the
- * momentum begins anew. */
-static double sum_of_rates(const struct dsf_settle_args *a, int64_t step)
-{
-    const struct dsflow_lr_schedule *s =
-        dsflow_lr_schedule_find(a->rates.schedule);
-    double sum = 0;
-
-    for (int64_t i = dsf_zeroone_since(&a->schedule, step); i <= step; i++)
-        sum += s->lr(a->rates.part, &a->rates.keys, i - 1);
-    return sum > 0 ? sum : INFINITY;
-}
-
 static void local_settle_cpu(const struct dsflow_call *call)
 {
     enum { MEAN = 1, PARAM, M, V };
     const struct dsf_settle_args *a = call->args;
 
-    dsf_local_settle((float)a->eps,
-                     (float)sum_of_rates(a, control_of(call)->step),
+    dsf_local_settle((float)a->eps, (float)step_of(call)->rates,
                      floats(call, MEAN, a->mean_at), floats(call, V, a->v_at),
                      floats(call, PARAM, a->param_at), floats(call, M, a->m_at),
                      (size_t)a->elems);

@@ -53,6 +53,7 @@ struct step {
     struct dsf_loss_scale scale;
     dsflow_data_id scaler; /* where losses are scaled */
     dsflow_data_id chunks; /* of 1-bit LAMB: sums of squares */
+    dsflow_data_id local_step; /* of 0/1 Adam: struct dsf_zeroone_step */
     int64_t ncoded,
         ncoded_tensors; /* of it: numbers and tensors of all units */
     uint32_t nsums;

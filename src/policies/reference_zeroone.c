@@ -81,19 +81,30 @@ static const struct dsf_zeroone_schedule *schedule_of(const struct step *s)
     return &dsf_zeroone_keys(s->plan->job)->schedule;
 }
 
+/* What tasks of a local step read of its number. */
+static void find_step(struct step *s)
+{
+    const struct dsf_local_step_args args = { *schedule_of(s),
+                                              dsf_step_begin_args(s) };
+
+    s->local_step = dsflow_rewrite_named(
+        s->g, &DSF_DOUBLES(DSF_ZEROONE_STEP_FIELDS), "local_step");
+    EMIT(s, &dsf_op_local_step, &args, -1, 0, s->control, s->local_step);
+}
+
 void dsf_zeroone_begin(struct step *s)
 {
     s->pass = DSFLOW_UPDATE;
+    find_step(s);
     for (unsigned u = 0; u < s->model->nunits; u++) {
         const struct dsf_unit *unit = &s->model->units[u];
         const struct unit_data *d = &s->units[u];
-        const struct dsf_local_args args = { .schedule = *schedule_of(s),
-                                             .elems = unit->elems,
+        const struct dsf_local_args args = { .elems = unit->elems,
                                              .groups = s->plan->groups };
 
         for (int32_t i = 0; i < s->plan->groups; i++) {
             dsf_step_stand_at_group(s, i);
-            EMIT(s, &dsf_op_local_weights, &args, unit->layer, 0, s->control,
+            EMIT(s, &dsf_op_local_weights, &args, unit->layer, 0, s->local_step,
                  d->param, d->local[i], d->weights[i]);
         }
     }
@@ -188,8 +199,7 @@ static void update_groups(struct step *s, unsigned u,
                           const struct dsf_update_args *of)
 {
     const struct unit_data *d = &s->units[u];
-    const struct dsf_local_args args = { .schedule = *schedule_of(s),
-                                         .elems = of->at.elems,
+    const struct dsf_local_args args = { .elems = of->at.elems,
                                          .decay = of->at.decay,
                                          .groups = s->plan->groups,
                                          .beta1 = of->beta1,
@@ -199,7 +209,7 @@ static void update_groups(struct step *s, unsigned u,
     for (int32_t i = 0; i < s->plan->groups; i++) {
         dsf_step_stand_at_group(s, i);
         EMIT(s, &dsf_op_local_update, &args, s->model->units[u].layer, 0,
-             s->control, d->grad.of[i], d->param, d->states[SECOND],
+             s->local_step, d->grad.of[i], d->param, d->states[SECOND],
              d->states[MOMENTUM], d->own[i], d->local[i]);
     }
     dsf_step_stand_aside(s);
@@ -234,12 +244,10 @@ static void settle(struct step *s, unsigned u, float eps)
 {
     const struct unit_data *d = &s->units[u];
     const struct dsf_unit *unit = &s->model->units[u];
-    const struct dsf_settle_args args = { .schedule = *schedule_of(s),
-                                          .rates = dsf_step_begin_args(s),
-                                          .elems = unit->elems,
+    const struct dsf_settle_args args = { .elems = unit->elems,
                                           .eps = (double)eps };
 
-    EMIT(s, &dsf_op_local_settle, &args, unit->layer, 0, s->control,
+    EMIT(s, &dsf_op_local_settle, &args, unit->layer, 0, s->local_step,
          d->grad.of[0], d->param, d->states[MOMENTUM], d->states[SECOND]);
 }
 

@@ -5,19 +5,6 @@
 #include "tasks/signs.h"
 #include "tasks/tasks.h"
 
-static int check_schedule(const struct dsflow_case *c,
-                          const struct dsf_zeroone_schedule *s,
-                          struct dsflow_err *err)
-{
-    return s->var_freeze_step > 0 && s->var_update_scaler > 0 &&
-                   s->local_step_scaler > 0 && s->local_step_clipper > 0
-               ? DSFLOW_OK
-               : dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: a schedule of steps: expected whole numbers "
-                             "from 1 on",
-                             c->op->name);
-}
-
 /* --- held_update ---------------------------------------------------------- */
 
 enum { GRAD = 1, PARAM, M, V };
@@ -48,13 +35,51 @@ DSF_OP(held_update,
        .check = held_update_check, .cost = held_update_cost,
        .slice = held_update_slice);
 
+/* --- local_step ----------------------------------------------------------- */
+
+static int check_schedule(const struct dsflow_case *c,
+                          const struct dsf_zeroone_schedule *s,
+                          struct dsflow_err *err)
+{
+    return s->var_freeze_step > 0 && s->var_update_scaler > 0 &&
+                   s->local_step_scaler > 0 && s->local_step_clipper > 0
+               ? DSFLOW_OK
+               : dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s: a schedule of steps: expected whole numbers "
+                             "from 1 on",
+                             c->op->name);
+}
+
+/* Is port `p` a struct dsf_zeroone_step? */
+static int step_check(const struct dsflow_case *c, unsigned p,
+                      struct dsflow_err *err)
+{
+    return dsf_port_check(c, p, DSFLOW_FP64, DSF_ZEROONE_STEP_FIELDS, err);
+}
+
+static int local_step_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_local_step_args *a = c->args;
+    int status = check_schedule(c, &a->schedule, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_control_check(c, 0, err);
+    return status < 0 ? status : step_check(c, 1, err);
+}
+
+DSF_OP(local_step,
+       .summary = "0/1 Adam: what workers have to know of the number of a step",
+       .direction = DSFLOW_DIR_UPDATE,
+       .args_size = sizeof(struct dsf_local_step_args),
+       DSFLOW_PORTS({ "control", DSFLOW_R }, { "step", DSFLOW_W, DSFLOW_FP64 }),
+       .check = local_step_check, .cost = dsf_few_cost);
+
 /* --- local_weights -------------------------------------------------------- */
 
 enum { WHOLE = 1, MOVED, WEIGHTS };
 
 #define OF(place) offsetof(struct dsf_local_args, place)
-#define LOCALLY                                                                \
-    .elems = OF(elems), .first = OF(at), .decay = OF(decay), .control = 1
+#define LOCALLY   .elems = OF(elems), .first = OF(at), .decay = OF(decay)
 DSF_EACH_NUMBER(local_weights, LOCALLY, .flops = 1,
                 .ports = { { WHOLE, OF(at), 1 },
                            { MOVED, OF(local_at), 1 },
@@ -63,7 +88,7 @@ DSF_EACH_NUMBER(local_weights, LOCALLY, .flops = 1,
 static int local_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_local_args *a = c->args;
-    int status = check_schedule(c, &a->schedule, err);
+    int status = step_check(c, 0, err);
 
     return status < 0 ? status : dsf_groups_check(c, a->groups, err);
 }
@@ -80,7 +105,7 @@ static int local_weights_check(const struct dsflow_case *c,
 DSF_OP(local_weights, .summary = "0/1 Adam: the weights of a worker",
        .direction = DSFLOW_DIR_UPDATE,
        .args_size = sizeof(struct dsf_local_args),
-       DSFLOW_PORTS({ "control", DSFLOW_R }, { "param", DSFLOW_R },
+       DSFLOW_PORTS({ "step", DSFLOW_R, DSFLOW_FP64 }, { "param", DSFLOW_R },
                     { "local", DSFLOW_R, .slice = DSFLOW_ELEMS },
                     { "weights", DSFLOW_W, .slice = DSFLOW_ELEMS }),
        .check = local_weights_check, .cost = local_weights_cost,
@@ -112,7 +137,7 @@ DSF_OP(local_update,
        .summary = "0/1 Adam: the step that a worker takes by itself",
        .direction = DSFLOW_DIR_UPDATE,
        .args_size = sizeof(struct dsf_local_args),
-       DSFLOW_PORTS({ "control", DSFLOW_R },
+       DSFLOW_PORTS({ "step", DSFLOW_R, DSFLOW_FP64 },
                     { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
                     { "param", DSFLOW_R }, { "v", DSFLOW_R }, { "m", DSFLOW_R },
                     { "own", DSFLOW_RW, .slice = DSFLOW_ELEMS },
@@ -186,7 +211,7 @@ DSF_OP(serve_mean, .summary = "0/1 Adam: the mean that all have",
 /* --- local_settle --------------------------------------------------------- */
 
 #define SETTLE(place) offsetof(struct dsf_settle_args, place)
-DSF_EACH_NUMBER(local_settle, .elems = SETTLE(elems), .flops = 5, .control = 1,
+DSF_EACH_NUMBER(local_settle, .elems = SETTLE(elems), .flops = 5,
                 .ports = { { MEAN, SETTLE(mean_at), 1 },
                            { PARAM, SETTLE(param_at), 2 },
                            { M, SETTLE(m_at), 1 },
@@ -195,8 +220,7 @@ DSF_EACH_NUMBER(local_settle, .elems = SETTLE(elems), .flops = 5, .control = 1,
 static int local_settle_check(const struct dsflow_case *c,
                               struct dsflow_err *err)
 {
-    const struct dsf_settle_args *a = c->args;
-    int status = check_schedule(c, &a->schedule, err);
+    int status = step_check(c, 0, err);
 
     return status < 0 ? status
                       : dsf_each_number_check(&local_settle_each, c, err);
@@ -207,7 +231,7 @@ DSF_OP(local_settle,
                   "of what workers have done",
        .direction = DSFLOW_DIR_UPDATE,
        .args_size = sizeof(struct dsf_settle_args),
-       DSFLOW_PORTS({ "control", DSFLOW_R },
+       DSFLOW_PORTS({ "step", DSFLOW_R, DSFLOW_FP64 },
                     { "mean", DSFLOW_R, .slice = DSFLOW_ELEMS },
                     { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
                     { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS },

@@ -8,6 +8,7 @@
 /* Of 0/1 Adam. */
 #define DSF_ZEROONE_OPS(OP)                                                    \
     OP(held_update)                                                            \
+    OP(local_step)                                                             \
     OP(local_weights)                                                          \
     OP(local_update)                                                           \
     OP(feed_local)                                                             \

@@ -9,11 +9,16 @@
  *   m = beta1 m + (1 - beta1) grad; param -= lr (m / (sqrt(v) + eps) + decay
  *   param).
  *
- * local_weights            { control R, param R, local R, weights W }
+ * local_step               { control R, step W }
+ *                                                    struct dsf_local_step_args
+ *   What tasks of a local step have to know of its number: step is a struct
+ *   dsf_zeroone_step, as doubles. Few numbers, in main memory.
+ *
+ * local_weights            { step R, param R, local R, weights W }
  *                                                    struct dsf_local_args
  *   weights = param + local; param, where all have the same.
  *
- * local_update             { control R, grad R, param R, v R, m R, own RW,
+ * local_update             { step R, grad R, param R, v R, m R, own RW,
  *                            local RW }             struct dsf_local_args
  *   own = beta1 own + (1 - beta1) G grad, G being the number of groups: grad is
  *   a share of the mean; local -= lr (own / (sqrt(v) + eps) + decay (param +
@@ -28,7 +33,7 @@
  *                                                    struct dsf_chunk_args
  *   As serve (onebit_args.h), in the place of what is served.
  *
- * local_settle             { control R, mean R, param RW, m RW, v R }
+ * local_settle             { step R, mean R, param RW, m RW, v R }
  *                                                    struct dsf_settle_args
  *   param += mean / (sqrt(v) + eps); m = -mean / the sum of the rates of the
  *   local steps that end with this one, or 0 where that is 0. */
@@ -44,6 +49,19 @@ struct dsf_zeroone_schedule {
     int64_t local_step_scaler, local_step_clipper;
 };
 
+struct dsf_local_step_args {
+    struct dsf_zeroone_schedule schedule;
+    struct dsf_begin_args rates; /* of which the learning rate follows */
+};
+
+struct dsf_zeroone_step {
+    double fresh; /* 1: all workers have the same weights before it; or 0 */
+    double lr;
+    double rates; /* the sum of those of the local steps that end with it, where
+                     it synchronises; infinite where that is 0 */
+};
+enum { DSF_ZEROONE_STEP_FIELDS = 3 };
+
 /* Numbers [0, decay) decay. */
 struct dsf_held_args {
     int64_t elems, decay;
@@ -53,7 +71,6 @@ struct dsf_held_args {
 };
 
 struct dsf_local_args {
-    struct dsf_zeroone_schedule schedule;
     int64_t elems, decay;
     int64_t at; /* number of the unit: in param, v and m, which are whole */
     int64_t grad_at, own_at, local_at, weights_at;
@@ -70,8 +87,6 @@ struct dsf_feed_local_args {
 };
 
 struct dsf_settle_args {
-    struct dsf_zeroone_schedule schedule;
-    struct dsf_begin_args rates; /* of which the learning rate follows */
     int64_t elems, mean_at, param_at, m_at, v_at;
     double eps;
 };

@@ -98,16 +98,27 @@ static void send_gradients(struct model *x, const struct dsflow_buf *c,
                                floats(x->v) });
 }
 
+static struct dsflow_buf step_of(struct dsf_zeroone_step *s,
+                                 const struct dsflow_buf *c, double lr)
+{
+    const struct dsf_local_step_args args = {
+        schedule, { .schedule = "constant", .keys = { .lr = lr } }
+    };
+    const struct dsflow_buf of =
+        doubles_of((double *)s, DSF_ZEROONE_STEP_FIELDS);
+
+    run(&dsf_codelet_local_step, &args, 2, (struct dsflow_buf[]){ *c, of });
+    return of;
+}
+
 static void settle(struct model *x, const struct dsflow_buf *c, int workers)
 {
     const struct dsf_feed_local_args feed = {
         .coding = coding(), .elems = N, .groups = workers, .eps = 1e-6
     };
-    const struct dsf_settle_args settle = { .schedule = schedule,
-                                            .rates = { .schedule = "constant",
-                                                       .keys = { .lr = 1e-3 } },
-                                            .elems = N,
-                                            .eps = 1e-6 };
+    const struct dsf_settle_args settle = { .elems = N, .eps = 1e-6 };
+    struct dsf_zeroone_step of;
+    const struct dsflow_buf now = step_of(&of, c, 1e-3);
 
     for (int w = 0; w < workers; w++)
         run(&dsf_codelet_feed_local, &feed, 5,
@@ -115,14 +126,13 @@ static void settle(struct model *x, const struct dsflow_buf *c, int workers)
                                    floats(grad[w]), floats(x->error[w]) });
     exchange(x, c, workers, false);
     run(&dsf_codelet_local_settle, &settle, 5,
-        (struct dsflow_buf[]){ *c, floats(grad[0]), floats(x->p), floats(x->m),
+        (struct dsflow_buf[]){ now, floats(grad[0]), floats(x->p), floats(x->m),
                                floats(x->v) });
 }
 
 static void local_step(struct model *x, const struct dsflow_buf *c, int workers)
 {
-    const struct dsf_local_args args = { .schedule = schedule,
-                                         .elems = N,
+    const struct dsf_local_args args = { .elems = N,
                                          .decay = N,
                                          .groups = workers,
                                          .beta1 = 0.9,
@@ -130,16 +140,18 @@ static void local_step(struct model *x, const struct dsflow_buf *c, int workers)
                                          .weight_decay = 0.01f };
     const struct dsflow_control *control = c->ptr;
     const bool fresh = dsf_zeroone_is_fresh(&schedule, control->step);
+    struct dsf_zeroone_step of;
+    const struct dsflow_buf now = step_of(&of, c, 1e-3);
 
     for (int w = 0; w < workers; w++) {
         run(&dsf_codelet_local_weights, &args, 4,
-            (struct dsflow_buf[]){ *c, floats(x->p), floats(x->local[w]),
+            (struct dsflow_buf[]){ now, floats(x->p), floats(x->local[w]),
                                    floats(weights) });
         for (int i = 0; i < N; i++)
             assert_true(weights[i] ==
                         (fresh ? x->p[i] : x->p[i] + x->local[w][i]));
         run(&dsf_codelet_local_update, &args, 7,
-            (struct dsflow_buf[]){ *c, floats(grad[w]), floats(x->p),
+            (struct dsflow_buf[]){ now, floats(grad[w]), floats(x->p),
                                    floats(x->v), floats(x->m),
                                    floats(x->own[w]), floats(x->local[w]) });
     }
@@ -365,15 +377,14 @@ static void without_a_rate_the_momentum_begins_anew(void **state)
 {
     struct dsflow_control control = { .step = 200, .loss_scale = 1 };
     const struct dsflow_buf c = control_of(&control);
-    const struct dsf_settle_args args = { .schedule = schedule,
-                                          .rates = { .schedule = "constant" },
-                                          .elems = N,
-                                          .eps = 1e-6 };
+    const struct dsf_settle_args args = { .elems = N, .eps = 1e-6 };
+    struct dsf_zeroone_step of;
+    const struct dsflow_buf now = step_of(&of, &c, 0);
 
     train(&got, 2);
     run(&dsf_codelet_local_settle, &args, 5,
-        (struct dsflow_buf[]){ c, floats(grad[0]), floats(got.p), floats(got.m),
-                               floats(got.v) });
+        (struct dsflow_buf[]){ now, floats(grad[0]), floats(got.p),
+                               floats(got.m), floats(got.v) });
     for (int i = 0; i < N; i++)
         assert_true(got.m[i] == 0 && isfinite(got.p[i]));
 }
