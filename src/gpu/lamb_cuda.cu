@@ -1,7 +1,6 @@
 /* lamb_cuda.cu - LAMB: moments and what each block adds to the norms of
  * tensors, then parameters, with the bits of codelets/lamb.c; and such norms of
- * 1-bit LAMB. The ratios, which
- * follow from few numbers, are computed on cores. */
+ * 1-bit LAMB. The ratios, which follow from few numbers, are computed on cores. */
 #include "gpu/dev_squares.h"
 #include "gpu/gpu.h"
 
@@ -104,16 +103,64 @@ DEV const begun &begin(lamb rule, const struct dsflow_control *control,
     return *shared;
 }
 
+/* --- blocks --------------------------------------------------------------- */
+
+/* What a warp finds out of a block of the unit: KIND has PER_TENSOR sums for
+ * each tensor, among `width` for the block. Those of a tensor are of a type
+ * `sums`, which begins as `begin` says, gets what `piece` adds of some numbers
+ * that follow each other, and is put where it belongs by `end`. */
+struct blocks {
+    double *out;
+    int64_t block, blocks, width;
+    tensors of;
+};
+
+blocks blocks_of(const struct dsflow_call *call, const dsf_update_args *a)
+{
+    return { (double *)call->bufs[SUMS].ptr, a->at.block,
+             a->at.elems / a->at.block, a->width, tensors_of(a) };
+}
+
+template <class KIND>
+DEV void block_of(const KIND &kind, const lamb &rule, int64_t b)
+{
+    const blocks &all = kind.all;
+    double *out = all.out + b * all.width;
+
+    if (threadIdx.x % 32 == 0)
+        for (int64_t i = 0; i < all.width; i++)
+            out[i] = 0;
+    for (int i = 0; i < all.of.n; i++) {
+        const tensor &t = all.of.v[i];
+        const int64_t last = (b + 1) * all.block;
+        const int64_t end = t.end < last ? t.end : last;
+        double *own = out + (int64_t)KIND::PER_TENSOR * t.number;
+        typename KIND::sums s = kind.begin(own);
+
+        for (int64_t from = t.at > b * all.block ? t.at : b * all.block;
+             from < end; from += AT_ONCE)
+            kind.piece(rule, t.decay, from,
+                       end - from < AT_ONCE ? end - from : AT_ONCE, s);
+        kind.end(own, s);
+    }
+}
+
 /* --- moments -------------------------------------------------------------- */
 
 template <class G> struct unit {
+    enum { PER_TENSOR = 2 };
+    blocks all;
     const float *p;
     const G *g;
     float *m, *v;
-    double *sums;
-    int64_t block, blocks;
-    int width;
-    tensors of;
+
+    struct sums {
+        double p2, u2;
+    };
+    DEV sums begin(const double *) const
+    {
+        return { 0, 0 };
+    }
 
     /* The four numbers of this lane from `i` on, of which there are `n`. */
     DEV void moments_at(const lamb &rule, float decay, int64_t i, int64_t n,
@@ -134,7 +181,7 @@ template <class G> struct unit {
 
     /* Numbers from .. from + n, by one warp. */
     DEV void piece(const lamb &rule, float decay, int64_t from, int64_t n,
-                   double &p2, double &u2) const
+                   sums &s) const
     {
         const int64_t part = (int64_t)dev_squares_part((size_t)n);
         const int64_t at = (int64_t)dev_squares_from((size_t)part);
@@ -143,32 +190,16 @@ template <class G> struct unit {
 
         for (int64_t i = at + threadIdx.x % 4 * OWN; i < end; i += SQUARES_ROW)
             moments_at(rule, decay, from + i, end - i, ps, us);
-        p2 = __dadd_rn(p2, dev_squares_all(ps));
-        u2 = __dadd_rn(u2, dev_squares_all(us));
+        s.p2 = __dadd_rn(s.p2, dev_squares_all(ps));
+        s.u2 = __dadd_rn(s.u2, dev_squares_all(us));
     }
 
-    DEV void block_of(const lamb &rule, int64_t b) const
+    DEV void end(double *own, const sums &s) const
     {
-        double *out = sums + b * width;
-
-        if (threadIdx.x % 32 == 0)
-            for (int i = 0; i < width; i++)
-                out[i] = 0;
-        for (int i = 0; i < of.n; i++) {
-            const tensor &t = of.v[i];
-            const int64_t end =
-                t.end < (b + 1) * block ? t.end : (b + 1) * block;
-            double p2 = 0, u2 = 0;
-
-            for (int64_t from = t.at > b * block ? t.at : b * block; from < end;
-                 from += AT_ONCE)
-                piece(rule, t.decay, from,
-                      end - from < AT_ONCE ? end - from : AT_ONCE, p2, u2);
-            if (threadIdx.x % 32 == 0) {
-                out[2 * t.number] = __dadd_rn(out[2 * t.number], p2);
-                out[2 * t.number + 1] = __dadd_rn(out[2 * t.number + 1], u2);
-            }
-        }
+        if (threadIdx.x % 32 != 0)
+            return;
+        own[0] = __dadd_rn(own[0], s.p2);
+        own[1] = __dadd_rn(own[1], s.u2);
     }
 };
 
@@ -177,28 +208,24 @@ __global__ void __launch_bounds__(32 * WARPS)
     moments(lamb rule, const struct dsflow_control *control, unit<G> u)
 {
     const int64_t b = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
-    const begun &shared = begin(rule, control, nullptr, u.of);
+    const begun &shared = begin(rule, control, nullptr, u.all.of);
 
-    if (!shared.skip && b < u.blocks) /* a whole warp */
-        u.block_of(shared.rule, b);
+    if (!shared.skip && b < u.all.blocks) /* a whole warp */
+        block_of(u, shared.rule, b);
 }
 
 template <class G>
 void launch_moments(const struct dsflow_call *call, void *stream)
 {
     const dsf_update_args *a = (const dsf_update_args *)call->args;
-    const unit<G> u = { (const float *)call->bufs[PARAM].ptr + a->at.param_at,
+    const unit<G> u = { blocks_of(call, a),
+                        (const float *)call->bufs[PARAM].ptr + a->at.param_at,
                         (const G *)call->bufs[GRAD].ptr + a->at.grad_at,
                         (float *)call->bufs[M].ptr + a->m_at,
-                        (float *)call->bufs[V].ptr,
-                        (double *)call->bufs[SUMS].ptr,
-                        a->at.block,
-                        a->at.elems / a->at.block,
-                        a->width,
-                        tensors_of(a) };
+                        (float *)call->bufs[V].ptr };
 
-    if (u.blocks > 0)
-        dev_launch((moments<G>), dev_div_up((size_t)u.blocks, WARPS),
+    if (u.all.blocks > 0)
+        dev_launch((moments<G>), dev_div_up((size_t)u.all.blocks, WARPS),
                    32 * WARPS, sizeof(begun), stream, rule_of(a),
                    (const struct dsflow_control *)call->bufs[CONTROL].ptr, u);
 }
@@ -215,11 +242,20 @@ void moments_run(const struct dsflow_call *call, void *stream)
  */
 struct weighed {
     enum { BARE, WHOLE, FACTOR, PER_TENSOR = 4 };
+    blocks all;
     const float *p, *m, *v, *fresh;
-    double *sums;
-    int64_t block, blocks, width;
     float eps;
-    tensors of;
+
+    struct sums {
+        double bare, whole;
+        float most;
+    };
+    DEV sums begin(const double *own) const
+    {
+        const bool adds = threadIdx.x % 32 == 0;
+
+        return { adds ? own[BARE] : 0, adds ? own[WHOLE] : 0, 0 };
+    }
 
     /* What is no number stays so. */
     static DEV float larger(float a, float b)
@@ -256,7 +292,7 @@ struct weighed {
 
     /* Numbers from .. from + n, by one warp. */
     DEV void piece(const lamb &rule, float decay, int64_t from, int64_t n,
-                   double &b2, double &u2, float &most) const
+                   sums &s) const
     {
         const int64_t part = (int64_t)dev_squares_part((size_t)n);
         const int64_t at = (int64_t)dev_squares_from((size_t)part);
@@ -264,42 +300,20 @@ struct weighed {
         double bs[OWN] = {}, us[OWN] = {};
 
         for (int64_t i = at + threadIdx.x % 4 * OWN; i < end; i += SQUARES_ROW)
-            numbers(rule, decay, from + i, end - i, bs, us, most);
-        b2 = __dadd_rn(b2, dev_squares_all(bs));
-        u2 = __dadd_rn(u2, dev_squares_all(us));
+            numbers(rule, decay, from + i, end - i, bs, us, s.most);
+        s.bare = __dadd_rn(s.bare, dev_squares_all(bs));
+        s.whole = __dadd_rn(s.whole, dev_squares_all(us));
     }
 
-    DEV void block_of(const lamb &rule, int64_t b) const
+    DEV void end(double *own, const sums &s) const
     {
-        double *out = sums + b * width;
+        const float most = largest(s.most);
 
-        if (threadIdx.x % 32 == 0)
-            for (int64_t i = 0; i < width; i++)
-                out[i] = 0;
-        for (int i = 0; i < of.n; i++) {
-            const tensor &t = of.v[i];
-            const int64_t end =
-                t.end < (b + 1) * block ? t.end : (b + 1) * block;
-            double *own = out + (int64_t)PER_TENSOR * t.number;
-            double b2 = 0, u2 = 0;
-            float most = 0;
-
-            if (threadIdx.x % 32 == 0) {
-                b2 = own[BARE];
-                u2 = own[WHOLE];
-            }
-            for (int64_t from = t.at > b * block ? t.at : b * block; from < end;
-                 from += AT_ONCE)
-                piece(rule, t.decay, from,
-                      end - from < AT_ONCE ? end - from : AT_ONCE, b2, u2,
-                      most);
-            most = largest(most);
-            if (threadIdx.x % 32 == 0) {
-                own[BARE] = b2;
-                own[WHOLE] = u2;
-                own[FACTOR] = (double)larger((float)own[FACTOR], most);
-            }
-        }
+        if (threadIdx.x % 32 != 0)
+            return;
+        own[BARE] = s.bare;
+        own[WHOLE] = s.whole;
+        own[FACTOR] = (double)larger((float)own[FACTOR], most);
     }
 };
 
@@ -312,15 +326,14 @@ __global__ void __launch_bounds__(32 * WARPS)
     if (threadIdx.x == 0)
         *skip = control->skip != 0;
     __syncthreads();
-    if (*skip == 0 && b < w.blocks) /* a whole warp */
-        w.block_of(rule, b);
+    if (*skip == 0 && b < w.all.blocks) /* a whole warp */
+        block_of(w, rule, b);
 }
 
 void norms_run(const struct dsflow_call *call, void *stream)
 {
     enum { FRESH = 1 };
     const dsf_weigh_args *a = (const dsf_weigh_args *)call->args;
-    const int64_t blocks = a->of.at.elems / a->of.at.block;
     lamb rule = {};
     weighed w = {};
 
@@ -330,14 +343,10 @@ void norms_run(const struct dsflow_call *call, void *stream)
     w.m = (const float *)call->bufs[M].ptr + a->of.m_at;
     w.v = (const float *)call->bufs[V].ptr + a->v_at;
     w.fresh = (const float *)call->bufs[FRESH].ptr + a->of.at.grad_at;
-    w.sums = (double *)call->bufs[SUMS].ptr;
-    w.block = a->of.at.block;
-    w.blocks = blocks;
-    w.width = a->of.width;
     w.eps = a->of.eps;
-    w.of = tensors_of(&a->of);
-    if (blocks > 0)
-        dev_launch(weigh, dev_div_up((size_t)blocks, WARPS), 32 * WARPS,
+    w.all = blocks_of(call, &a->of);
+    if (w.all.blocks > 0)
+        dev_launch(weigh, dev_div_up((size_t)w.all.blocks, WARPS), 32 * WARPS,
                    sizeof(int), stream, rule,
                    (const struct dsflow_control *)call->bufs[CONTROL].ptr, w);
 }
