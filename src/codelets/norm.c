@@ -106,7 +106,5 @@ DSF_CODELET(clip_group, .cpu = clip_group_cpu,
 
 bool dsf_takes_few(const struct dsflow_op *op)
 {
-    return op == &dsf_op_sum || op == &dsf_op_sum_each ||
-           op == &dsf_op_tensor_scales || op == &dsf_op_clip ||
-           op == &dsf_op_lamb_ratio || op == &dsf_op_local_step;
+    return op == &dsf_op_sum || op == &dsf_op_clip || op == &dsf_op_local_step;
 }

@@ -1,5 +1,5 @@
-/* dev_onebit.h - what kernels of 1-bit Adam and 1-bit LAMB share: ports,
- * errors, what is served. */
+/* dev_onebit.h - what kernels of 1-bit Adam, 1-bit LAMB and 0/1 Adam share:
+ * ports, errors, chunks, what is served. */
 #ifndef DSF_GPU_DEV_ONEBIT_H
 #define DSF_GPU_DEV_ONEBIT_H
 
@@ -9,25 +9,25 @@
 
 namespace {
 
-const struct dsflow_control *control_of(const struct dsflow_call *call)
+inline const struct dsflow_control *control_of(const struct dsflow_call *call)
 {
     return (const struct dsflow_control *)call->bufs[0].ptr;
 }
 
-float *floats(const struct dsflow_call *call, unsigned port, int64_t at)
+inline float *floats(const struct dsflow_call *call, unsigned port, int64_t at)
 {
     return (float *)call->bufs[port].ptr + at;
 }
 
 /* What a task leaves out is at the end, or is nowhere. */
-bool has(const struct dsflow_call *call, unsigned port)
+inline bool has(const struct dsflow_call *call, unsigned port)
 {
     return call->nbufs > port && call->bufs[port].ptr != nullptr;
 }
 
 /* Signs are what the policies ask for; where nothing is coded, there may be no
  * format. */
-const char *lacks(const void *args)
+inline const char *lacks(const void *args)
 {
     const char *format = ((const struct dsf_coding *)args)->format;
 
@@ -102,6 +102,63 @@ struct error_data {
     }
 };
 
+/* On a port, from number `at` on. */
+inline error_data errors_of(const struct dsflow_call *call, unsigned port,
+                            int64_t at)
+{
+    const struct dsflow_buf *b = &call->bufs[port];
+    const bool narrow = b->dtype == DSFLOW_BF16;
+
+    return { (char *)b->ptr + (size_t)at * (narrow ? 2 : 4), narrow };
+}
+
+/* Is this the step `last`, if there is one? A block of threads reads the
+ * control once; `is_last` is for what comes then. */
+DEV void find_last(const struct dsflow_control *control, int64_t last)
+{
+    if (threadIdx.x == 0 && threadIdx.y == 0)
+        *dev_shared<int>() = last > 0 && control->step == last;
+    __syncthreads();
+}
+DEV bool is_last()
+{
+    return *dev_shared<int>() != 0;
+}
+
+/* error = x - x as it is when it has been sent. */
+struct keep_error : wire_op {
+    enum { FRONT = 16 };
+    const struct dsflow_control *control;
+    int64_t last; /* the step in which errors become 0 */
+    const float *x, *scales;
+    error_data error;
+
+    DEV void begin() const
+    {
+        find_last(control, last);
+    }
+    DEV void block(wire_team &team, int64_t at) const
+    {
+        const bool clear = is_last();
+        const wire_place of(c);
+        float v[WIRE_OWN], sent[WIRE_OWN], e[WIRE_OWN] = {};
+
+        wire_load(x + at, of, v);
+        error.load(at, of, e);
+        DEV_UNROLL
+        for (int k = 0; k < WIRE_OWN; k++)
+            sent[k] = v[k];
+        wire_send<wire_sign>(team, c, scales, at, of, sent);
+        DEV_UNROLL
+        for (int k = 0; k < WIRE_OWN; k++) {
+            const float now = __fsub_rn(v[k], sent[k]);
+
+            e[k] = clear ? 0 : wire_finite_or(__fmaf_rn(0, e[k], now), e[k]);
+        }
+        error.store(at, of, e);
+    }
+};
+
 /* Does the step of this control change nothing? A block of threads reads it
  * once. */
 DEV bool skips(const struct dsflow_control *control)
@@ -112,6 +169,26 @@ DEV bool skips(const struct dsflow_control *control)
         *skip = control->skip != 0;
     __syncthreads();
     return *skip != 0;
+}
+
+/* tasks/onebit_lamb_args.h: dsf_united_chunk, of a block of this tensor. */
+struct united {
+    int64_t before, groups, all, by_tensor;
+
+    DEV int64_t chunk(const dsf_coding &c, int64_t tensor, int64_t at) const
+    {
+        int64_t n = before;
+
+        if (by_tensor)
+            return c.tensors[tensor].number;
+        for (int64_t i = 0; i < tensor; i++)
+            n += c.tensors[i].elems;
+        return (n + at - c.tensors[tensor].at) * groups / all;
+    }
+};
+inline united united_of(const dsf_united_args *a)
+{
+    return { a->before, a->at.groups, a->all, a->by_tensor };
 }
 
 /* What is served of y = x + server, with this scale: x = that, and server what

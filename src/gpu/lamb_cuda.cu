@@ -1,6 +1,6 @@
 /* lamb_cuda.cu - LAMB: moments and what each block adds to the norms of
  * tensors, then parameters, with the bits of codelets/lamb.c; and such norms of
- * 1-bit LAMB. The ratios, which follow from few numbers, are computed on cores. */
+ * 1-bit LAMB. few_cuda.cu has the ratios. */
 #include "gpu/dev_squares.h"
 #include "gpu/gpu.h"
 

@@ -1,13 +1,61 @@
 /* onebit_cuda.cu - 1-bit Adam, and what 1-bit LAMB and 0/1 Adam have of it
- * (codelets/onebit.c): what is sent of a momentum, the scales of chunks, and
- * what comes of them. */
+ * (codelets/onebit.c): gradients of groups, clipped; what is sent of a
+ * momentum, the scales of chunks, and what comes of them. */
+#include "gpu/dev_numbers.h"
 #include "gpu/dev_onebit.h"
+#include "gpu/dev_terms.h"
 #include "gpu/gpu.h"
 #include "gpu/wire.h"
 
 #include "tasks/args.h"
 
 namespace {
+
+/* --- clip_group ----------------------------------------------------------- */
+
+struct clip_group {
+    const struct dsflow_control *control;
+    const double *norm2;
+    float *x;
+    double groups, limit;
+
+    struct facts {
+        float by;
+        int clips;
+    };
+    DEV facts find() const
+    {
+        const double norm = __ddiv_rn(__dmul_rn(groups, __dsqrt_rn(*norm2)),
+                                      control->loss_scale);
+        const double ratio = norm < INFINITY
+                                 ? __ddiv_rn(limit, __dadd_rn(norm, 1e-6))
+                                 : (double)__uint_as_float(WIRE_NAN);
+
+        return { __double2float_rn(ratio), !(ratio >= 1) };
+    }
+    template <int N> DEV void at(const facts &f, size_t i) const
+    {
+        float v[N];
+
+        if (!f.clips)
+            return;
+        dev_load_all(x + i, v);
+        DEV_UNROLL
+        for (int k = 0; k < N; k++)
+            v[k] = __fmul_rn(v[k], f.by);
+        dev_store_all(x + i, v);
+    }
+};
+
+void clip_run(const struct dsflow_call *call, void *stream)
+{
+    const dsf_clip_group_args *a = (const dsf_clip_group_args *)call->args;
+    const clip_group op = { control_of(call), (const double *)call->bufs[2].ptr,
+                            floats(call, 1, a->at), (double)a->groups,
+                            a->limit };
+
+    launch_numbers(op, (size_t)a->elems, { op.x }, stream);
+}
 
 /* --- feed_momentum -------------------------------------------------------- */
 
@@ -96,42 +144,6 @@ struct momentum : wire_op {
     }
 };
 
-/* error = x - x as it is when it has been sent. */
-struct keep_error : wire_op {
-    enum { FRONT = 16 };
-    const struct dsflow_control *control;
-    int64_t last; /* the step in which errors become 0 */
-    const float *x, *scales;
-    error_data error;
-
-    DEV void begin() const
-    {
-        if (threadIdx.x == 0 && threadIdx.y == 0)
-            *dev_shared<int>() = last > 0 && control->step == last;
-        __syncthreads();
-    }
-    DEV void block(wire_team &team, int64_t at) const
-    {
-        const bool clear = *dev_shared<int>() != 0;
-        const wire_place of(c);
-        float v[WIRE_OWN], sent[WIRE_OWN], e[WIRE_OWN] = {};
-
-        wire_load(x + at, of, v);
-        error.load(at, of, e);
-        DEV_UNROLL
-        for (int k = 0; k < WIRE_OWN; k++)
-            sent[k] = v[k];
-        wire_send<wire_sign>(team, c, scales, at, of, sent);
-        DEV_UNROLL
-        for (int k = 0; k < WIRE_OWN; k++) {
-            const float now = __fsub_rn(v[k], sent[k]);
-
-            e[k] = clear ? 0 : wire_finite_or(__fmaf_rn(0, e[k], now), e[k]);
-        }
-        error.store(at, of, e);
-    }
-};
-
 const dsf_momentum_args *momentum_args(const struct dsflow_call *call)
 {
     return (const dsf_momentum_args *)call->args;
@@ -146,11 +158,7 @@ void launch_coded(const struct dsflow_call *call, const mean &by,
                   const float *m, float *x, void *stream)
 {
     const dsf_momentum_args *a = momentum_args(call);
-    const struct dsflow_buf *errors = &call->bufs[ERROR];
-    const bool narrow = errors->dtype == DSFLOW_BF16;
-    const error_data error = {
-        (char *)errors->ptr + (size_t)a->error_at * (narrow ? 2 : 4), narrow
-    };
+    const error_data error = errors_of(call, ERROR, a->error_at);
     const bool united = has(call, LAMB);
     const wire_op all = { a->coding, { 0, a->elems } };
     const momentum add = { all,
@@ -242,23 +250,6 @@ void squares_run(const struct dsflow_call *call, void *stream)
     wire_launch<wire_sign>(op, a->elems, 1, 0, stream);
 }
 
-/* Sums of blocks that follow each other on some ports. */
-enum { PARTS = 128, SUMS = 64 };
-struct sums_of {
-    const double *of[PARTS];
-    int64_t end[PARTS]; /* of these, from the first on */
-    int64_t n;
-
-    DEV double at(int64_t i) const
-    {
-        int p = 0;
-
-        while (end[p] <= i)
-            p++;
-        return of[p][i - (p > 0 ? end[p - 1] : 0)];
-    }
-};
-
 /* The blocks of a chunk, from number `first` of the unit's on. */
 DEV_BOTH int64_t chunk_first(const dsf_coding &c, int64_t groups, int64_t chunk)
 {
@@ -273,10 +264,12 @@ DEV_BOTH int64_t chunk_end(const dsf_coding &c, int64_t groups, int64_t chunk)
     return t.at / c.block + t.elems / c.block * (chunk % groups + 1) / groups;
 }
 
+enum { SUMS = 64 };
+
 /* A block of threads has a chunk, and adds what is in from .. to of it; one
  * thread does, in the order of cores. `last`: that was all. */
 __global__ void __launch_bounds__(SUMS)
-    chunk_scales(const dsf_coding c, const sums_of s, double *scales,
+    chunk_scales(const dsf_coding c, const terms s, double *scales,
                  int64_t groups, int64_t from, int64_t to, bool last)
 {
     const int64_t chunk = blockIdx.x;
@@ -307,20 +300,13 @@ void scales_run(const struct dsflow_call *call, void *stream)
 {
     const dsf_chunk_scales_args *a = (const dsf_chunk_scales_args *)call->args;
     const unsigned n = (unsigned)(a->coding.ntensors * a->groups);
-    int64_t from = 0;
 
-    for (unsigned p = 1; p < call->nbufs && n > 0; p += PARTS) {
-        sums_of s = {};
-
-        for (unsigned i = p; i < call->nbufs && s.n < PARTS; i++, s.n++) {
-            s.of[s.n] = (const double *)call->bufs[i].ptr;
-            s.end[s.n] = (s.n > 0 ? s.end[s.n - 1] : 0) + call->bufs[i].elems;
-        }
-        dev_launch(chunk_scales, n, SUMS, SUMS * sizeof(double), stream,
-                   a->coding, s, (double *)call->bufs[0].ptr, a->groups, from,
-                   from + s.end[s.n - 1], p + PARTS >= call->nbufs);
-        from += s.end[s.n - 1];
-    }
+    by_terms(call, [&](const terms &s, int64_t from, bool last) {
+        if (n > 0)
+            dev_launch(chunk_scales, n, SUMS, SUMS * sizeof(double), stream,
+                       a->coding, s, (double *)call->bufs[0].ptr, a->groups,
+                       from, from + s.elems(), last);
+    });
 }
 
 /* --- serve ---------------------------------------------------------------- */
@@ -400,6 +386,8 @@ void serve_run(const struct dsflow_call *call, void *stream)
 
 } // namespace
 
+const struct dsf_gpu_side dsf_gpu_side_clip_group = { "clip_group", clip_run,
+                                                      nullptr, 1 };
 const struct dsf_gpu_side dsf_gpu_side_feed_momentum = {
     "feed_momentum", momentum_run, momentum_scratch, 1, lacks
 };

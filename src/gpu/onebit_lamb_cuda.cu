@@ -1,5 +1,6 @@
 /* onebit_lamb_cuda.cu - 1-bit LAMB (codelets/onebit_lamb.c): what a worker
- * sends with one scale for all tensors, and what comes of it. */
+ * sends with one scale for all tensors, and what comes of it. few_cuda.cu has
+ * what follows from few numbers. */
 #include "gpu/dev_onebit.h"
 #include "gpu/gpu.h"
 
@@ -48,18 +49,13 @@ void send_run(const struct dsflow_call *call, void *stream)
 {
     enum { GRAD, ERROR, SQUARES };
     const dsf_send_args *a = (const dsf_send_args *)call->args;
-    const struct dsflow_buf *errors = &call->bufs[ERROR];
-    const bool narrow = errors->dtype == DSFLOW_BF16;
 
-    wire_launch<wire_sign>(
-        send_signs{
-            { a->coding, { 0, a->elems } },
-            floats(call, GRAD, a->grad_at),
-            { (char *)errors->ptr + (size_t)a->error_at * (narrow ? 2 : 4),
-              narrow },
-            (const double *)call->bufs[SQUARES].ptr,
-            (double)a->all },
-        a->elems, 1, 0, stream);
+    wire_launch<wire_sign>(send_signs{ { a->coding, { 0, a->elems } },
+                                       floats(call, GRAD, a->grad_at),
+                                       errors_of(call, ERROR, a->error_at),
+                                       (const double *)call->bufs[SQUARES].ptr,
+                                       (double)a->all },
+                           a->elems, 1, 0, stream);
 }
 
 /* --- serve_lamb ----------------------------------------------------------- */
@@ -111,22 +107,11 @@ struct serve_lamb : wire_op {
     const float *x;
     float *server, *m, *fresh;
     refresh by;
-    int64_t before, groups, all, by_tensor;
+    united chunks_of;
 
     DEV void begin() const
     {
         skips(control);
-    }
-    /* tasks/onebit_lamb_args.h: dsf_united_chunk, of a block of this tensor. */
-    DEV int64_t chunk_of(int64_t tensor, int64_t at) const
-    {
-        int64_t n = before;
-
-        if (by_tensor)
-            return c.tensors[tensor].number;
-        for (int64_t i = 0; i < tensor; i++)
-            n += c.tensors[i].elems;
-        return (n + at - c.tensors[tensor].at) * groups / all;
     }
     /* Of a chunk, which is in main memory: one thread of the team reads it. */
     DEV float scale_of(const wire_team &team, int64_t chunk) const
@@ -151,7 +136,7 @@ struct serve_lamb : wire_op {
         wire_load(x + i, of, v);
         if (tensor >= 0) {
             wire_load(server + i, of, s);
-            serve_numbers(scale_of(team, chunk_of(tensor, at)), v, s);
+            serve_numbers(scale_of(team, chunks_of.chunk(c, tensor, at)), v, s);
             wire_store(server + i, of, s);
             scale = __double2float_rn(lamb[c.tensors[tensor].number].scale);
         }
@@ -186,10 +171,7 @@ void serve_run(const struct dsflow_call *call, void *stream)
                         m,
                         fresh,
                         by,
-                        a->before,
-                        a->at.groups,
-                        a->all,
-                        a->by_tensor },
+                        united_of(a) },
             a->at.elems, 1, 0, stream);
     else if (n > 0 && dev_all_aligned({ x, m, fresh }))
         dev_launch(refresh_each<8>, dev_each_grid(n, 8), DEV_EACH_THREADS,

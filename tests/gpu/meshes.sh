@@ -19,6 +19,13 @@ layout="$sparse.mode=bigbird $sparse.attention=unidirectional $sparse.block=16
         $sparse.num_random_blocks=1 $sparse.num_sliding_window_blocks=1
         $sparse.different_layout_per_head=true model.context=64 batch.sequence=64"
 
+# All kinds of step of 0/1 Adam: 1 and 2 send gradients, 3 signs of them; from 4 on
+# every other one is a worker's own.
+zeroone="optimizer.kind=zeroone_adam compress.keep=0 zeroone_adam.errors=bf16
+         zeroone_adam.var_freeze_step=2 zeroone_adam.var_update_scaler=1
+         zeroone_adam.local_step_scaler=1 zeroone_adam.local_step_clipper=2
+         job.steps=6 optimizer.lr=1e-4"
+
 # trial FAMILY KEYS...: in a line.
 trial() {
     family=$1
@@ -62,7 +69,9 @@ exec ./tests/same/test_meshes \
     "$(trial llama batch.sequences=2 machine.gpus=2 mesh.tensor=2 $layout)" \
     "$(trial gpt2 batch.sequences=4 batch.groups=4 machine.gpus=2 mesh.data=2 \
         zero.stage=2 compress.keep=0 optimizer.kind=onebit_lamb \
-        onebit_lamb.freeze_step=1 optimizer.clip=0.0)" \
+        onebit_lamb.freeze_step=1 optimizer.clip=0.7)" \
+    "$(trial gpt2 batch.sequences=4 machine.gpus=4 mesh.data=2 \
+        mesh.pipeline=2 optimizer.clip=0.0 $zeroone)" \
     "$(trial llama batch.head_columns=16 model.tied=true machine.gpus=4 \
         mesh.sequence=2 mesh.tensor=2 zero.stage=1)" \
     "$(trial gpt2 batch.head_columns=48 batch.micro=2 batch.tile=32 \

@@ -8,6 +8,7 @@
 #include <dsflow/optimizer.h>
 
 #include "base/random.h"
+#include "tasks/coding.h"
 
 enum { MOST_PORTS = 300 };
 
@@ -18,7 +19,9 @@ struct trial {
     uint64_t random; /* state */
     unsigned n, fresh;
     unsigned without; /* a bit for each port that is left out */
-    unsigned counts;  /* ports of doubles of which every second is a count */
+    unsigned counts;  /* ports of doubles of which every second is a count; the
+                         last bit is for all from 31 on */
+    unsigned moments; /* the port of floats that are 0 or above; 0: none */
     bool coded;       /* bytes are numbers for the wire, and no control */
     bool calm;        /* floats are small, so that sums are finite */
     int64_t quiet; /* of so many floats all are tiny, in every other stretch */
@@ -68,6 +71,19 @@ static inline struct dsflow_shape control(void)
  * and bytes that are such numbers, on a port. */
 void make_wire(struct trial *t);
 void fill_wire(struct trial *t, unsigned port);
+
+/* Signs, with a scale for each tensor, and how many blocks the unit has; some
+ * of its blocks, as arguments that begin with struct dsf_chunk_args; a port
+ * that the task does not have. */
+struct dsf_coding any_signs(struct trial *t, int64_t *blocks);
+void any_chunks(struct trial *t);
+void leave_out(struct trial *t, unsigned port);
+
+/* same_bits_zeroone.c: cases of 0/1 Adam and of clipping by group; fill_zeroone
+ * returns whether it fills a port. same_bits_few.c: of few numbers. */
+void make_zeroone(struct trial *t);
+bool fill_zeroone(struct trial *t, unsigned port);
+void make_few(struct trial *t);
 
 /* same_bits_rows.c: the same of the rows of an embedding, of which a port may
  * have some: fill_rows returns whether it does. */

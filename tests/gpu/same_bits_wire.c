@@ -199,8 +199,7 @@ static void make_feed_back(struct trial *t)
 
 /* --- 1-bit Adam ----------------------------------------------------------- */
 
-/* Signs, with a scale for each tensor; how many blocks the unit has. */
-static struct dsf_coding any_signs(struct trial *t, int64_t *blocks)
+struct dsf_coding any_signs(struct trial *t, int64_t *blocks)
 {
     struct dsf_coding c;
 
@@ -212,7 +211,7 @@ static struct dsf_coding any_signs(struct trial *t, int64_t *blocks)
     return c;
 }
 
-static void leave_out(struct trial *t, unsigned port)
+void leave_out(struct trial *t, unsigned port)
 {
     t->without |= 1u << port;
     t->shapes[port] = (struct dsflow_shape){ 0 };
@@ -253,7 +252,7 @@ static void make_feed_momentum(struct trial *t)
     }
 }
 
-static void any_chunks(struct trial *t)
+void any_chunks(struct trial *t)
 {
     struct dsf_chunk_args *a = (void *)t->args;
     int64_t blocks, first;

@@ -22,7 +22,7 @@ static struct {
     { "begin", "learning rate and scale of the step" },
     { "sum", "a few numbers in main memory" },
     { "clip", "a few numbers in main memory" },
-    { "lamb_ratio", "a few numbers in main memory" },
+    { "local_step", "a few numbers in main memory" },
     { "finish", "counts the step as taken or skipped" },
     { "report", "calls the program" },
     { "report_loss", "calls the program" },
@@ -40,6 +40,8 @@ static const char *const types[] = {
     "offload.optimizer=" tier " offload.params=" tier                          \
     " offload.gradients=" tier " offload.activations=" tier
 
+#define CODED "precision.gradients=fp32 compress.keep=0 "
+
 static const char *const policies[] = {
     "logits=4096",
     "optimizer.kind=sgd",
@@ -55,6 +57,20 @@ static const char *const policies[] = {
     ALL_ON("cpu"),
     ALL_ON("nvme") " precision.states=int8",
     "mesh.data=2 zero.stage=3 zero.keep=0 " ALL_ON("nvme"),
+    CODED "mesh.data=2 zero.stage=2 compress.gradients=int4 "
+          "compress.params=int8 compress.error=int8 compress.embedding=rows",
+    CODED "mesh.data=4 zero.stage=1 compress.gradients=sign compress.node=2",
+    CODED "mesh.data=2 zero.stage=1 batch.groups=2 job.steps=3 "
+          "optimizer.kind=onebit_adam onebit_adam.freeze_step=1",
+    CODED "mesh.data=2 zero.stage=2 batch.groups=2 job.steps=3 "
+          "optimizer.kind=onebit_lamb onebit_lamb.freeze_step=1",
+    CODED "mesh.data=2 mesh.tensor=2 zero.stage=0 job.steps=3 "
+          "optimizer.kind=onebit_lamb onebit_lamb.freeze_step=1",
+    CODED "mesh.data=2 mesh.pipeline=2 zero.stage=0 job.steps=9 "
+          "optimizer.kind=zeroone_adam optimizer.clip=0.0 "
+          "zeroone_adam.var_freeze_step=3 zeroone_adam.var_update_scaler=1 "
+          "zeroone_adam.local_step_scaler=1 zeroone_adam.local_step_clipper=2",
+    "mesh.sequence=2 batch.head_columns=48",
 };
 
 static bool must_be(const char *op)

@@ -23,15 +23,14 @@ enum { LINE = 64, ORDERS = 2 };
  * the latter, so that blocks and sums have numbers, too. */
 float any_float(struct trial *t, bool plain)
 {
-    static const float odd[] = {
-        0,        -0.0f,     0x1p-149f, 0x1p-126f, 0x1.fffffep127f,
-        INFINITY, -INFINITY, NAN
-    };
+    static const float odd[] = { 1,         0,         -0.0f,
+                                 0x1p-149f, 0x1p-126f, 0x1.fffffep127f,
+                                 INFINITY,  -INFINITY, NAN };
     uint32_t bits = (uint32_t)dsf_random(&t->random);
     float v;
 
     if (one_in(t, 8))
-        return odd[any(t, 0, plain ? 3 : 7)];
+        return odd[any(t, 0, plain ? 4 : 8)];
     /* Exponents close to each other, so that sums cancel. */
     if (plain || !one_in(t, 4))
         bits = (bits & 0x83ffffff) | 0x3c000000;
@@ -64,7 +63,7 @@ static void fill(struct trial *t, unsigned port)
         fill_wire(t, port);
         return;
     }
-    if (fill_rows(t, port))
+    if (fill_rows(t, port) || fill_zeroone(t, port))
         return;
     if (s->dtype == DSFLOW_BYTES) {
         fill_control(t, t->before[port]);
@@ -87,7 +86,7 @@ static void fill(struct trial *t, unsigned port)
                 &one, 1, NULL, (uint16_t *)t->before[port] + i, 1, 1, 1);
         } else if (s->dtype == DSFLOW_FP64)
             ((double *)t->before[port])[i] =
-                i % 2 == 1 && t->counts >> port & 1
+                i % 2 == 1 && t->counts >> (port < 31 ? port : 31) & 1
                     ? (double)any(t, 1, 1000)
                     : (double)any_float(t, plain) *
                           (1 + 0x1p-25 * (double)(i % 5));
@@ -352,6 +351,21 @@ static const struct {
     { "send_signs", make_wire },
     { "serve_lamb", make_wire },
     { "lamb_norms", make_lamb_norms },
+    { "clip_group", make_zeroone },
+    { "held_update", make_zeroone },
+    { "local_weights", make_zeroone },
+    { "local_update", make_zeroone },
+    { "feed_local", make_zeroone },
+    { "serve_mean", make_zeroone },
+    { "local_settle", make_zeroone },
+    { "lamb_ratio", make_few },
+    { "lamb_totals", make_few },
+    { "lamb_factor", make_few },
+    { "lamb_mean", make_few },
+    { "unite_scales", make_few },
+    { "chunk_sums", make_few },
+    { "tensor_scales", make_few },
+    { "sum_each", make_few },
     { "pack_rows", make_pack_rows },
     { "add_rows", make_add_rows },
 };
