@@ -1,0 +1,141 @@
+/* test_device.c - the thread that launches on a device: launches that are over
+ * at once, and as many that never end as may be under way. */
+#include "exec/device.h"
+
+#include "base/units.h"
+#include "lib/test.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { MANY = 3 * DSF_DEVICE_MOST };
+
+/* What a device does with a launch. */
+struct kept {
+    struct dsf_launch launch;
+    unsigned number;
+    _Atomic unsigned launched, done;
+};
+static struct kept all[MANY];
+static struct dsf_device device;
+static _Atomic unsigned begun, told;
+static bool at_once; /* launches end in the call that begins them */
+
+static int open_it(struct dsf_device *d, struct dsflow_err *err)
+{
+    return DSFLOW_OK;
+}
+
+static void close_it(struct dsf_device *d)
+{
+}
+
+static void launch_it(struct dsf_device *d, struct dsf_launch *launch)
+{
+    /* In order, one after the other. */
+    assert_ptr_equal(launch, &all[atomic_load(&begun)].launch);
+    atomic_fetch_add(&begun, 1);
+    if (at_once)
+        dsf_device_done(d, launch);
+}
+
+static double show(const struct dsf_device *d)
+{
+    return dsf_now();
+}
+
+static const struct dsf_device_class class = { .name = "test",
+                                               .open = open_it,
+                                               .close = close_it,
+                                               .launch = launch_it,
+                                               .clock = show };
+
+static void tell(void *user)
+{
+    struct kept *k = user;
+
+    atomic_fetch_add(&k->launched, 1);
+    atomic_fetch_add(&told, 1);
+}
+
+/* It is its owner's again, who keeps no such thing there. */
+static void tell_of_another(void *user)
+{
+    fail_msg("launch %u is looked at when it is over",
+             ((struct kept *)user)->number);
+}
+
+static void end(struct dsf_launch *launch)
+{
+    struct kept *k = (struct kept *)launch;
+
+    atomic_fetch_add(&k->done, 1);
+    launch->launched = tell_of_another;
+    launch->next = NULL;
+}
+
+static void start(bool ends)
+{
+    struct dsflow_err err;
+
+    at_once = ends;
+    atomic_store(&begun, 0);
+    atomic_store(&told, 0);
+    device = (struct dsf_device){ .class = &class };
+    assert_int_equal(dsf_device_open(&device, &err), DSFLOW_OK);
+    for (unsigned i = 0; i < MANY; i++) {
+        memset(&all[i], 0, sizeof(all[i]));
+        all[i].number = i;
+        all[i].launch.done = end;
+        all[i].launch.launched = i % 3 == 0 ? NULL : tell;
+        all[i].launch.user = &all[i];
+    }
+    for (unsigned i = 0; i < MANY; i++)
+        dsf_device_launch(&device, &all[i].launch);
+}
+
+/* Each is launched and ends once, and who asks is told once. */
+static void stop(void)
+{
+    dsf_device_wait(&device);
+    dsf_device_close(&device);
+    assert_int_equal(atomic_load(&begun), MANY);
+    for (unsigned i = 0; i < MANY; i++) {
+        assert_int_equal(atomic_load(&all[i].done), 1);
+        assert_int_equal(atomic_load(&all[i].launched), i % 3 != 0);
+    }
+}
+
+static void a_launch_may_be_over_when_it_is_launched(void **state)
+{
+    start(true);
+    stop();
+}
+
+/* Devices have places for so many, which are used in turn. */
+static void so_many_are_under_way_at_once(void **state)
+{
+    start(false);
+    for (unsigned i = 0; i < MANY; i++) {
+        const unsigned end = i + DSF_DEVICE_MOST;
+        const unsigned most = end < MANY ? end : (unsigned)MANY;
+        const double late = dsf_now() + 30;
+
+        while (atomic_load(&begun) < most && dsf_now() < late)
+            sched_yield();
+        assert_int_equal(atomic_load(&begun), most);
+        dsf_device_done(&device, &all[i].launch);
+    }
+    stop();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_launch_may_be_over_when_it_is_launched),
+        cmocka_unit_test(so_many_are_under_way_at_once),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
