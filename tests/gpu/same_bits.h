@@ -80,10 +80,11 @@ void any_chunks(struct trial *t);
 void leave_out(struct trial *t, unsigned port);
 
 /* same_bits_zeroone.c: cases of 0/1 Adam and of clipping by group; fill_zeroone
- * returns whether it fills a port. same_bits_few.c: of few numbers. */
+ * returns whether it fills a port. same_bits_few.c: the same of few numbers. */
 void make_zeroone(struct trial *t);
 bool fill_zeroone(struct trial *t, unsigned port);
 void make_few(struct trial *t);
+bool fill_few(struct trial *t, unsigned port);
 
 /* same_bits_rows.c: the same of the rows of an embedding, of which a port may
  * have some: fill_rows returns whether it does. */

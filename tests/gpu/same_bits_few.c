@@ -5,6 +5,7 @@
 #include "lib/test.h"
 #include "tasks/tasks.h"
 
+#include <math.h>
 #include <string.h>
 
 static struct dsflow_shape doubles(int64_t n)
@@ -165,6 +166,20 @@ static const struct {
     { "tensor_scales", make_tensor_scales },
     { "sum_each", make_sum_each },
 };
+
+/* Norms, some of which are 0: every third sum is. */
+bool fill_few(struct trial *t, unsigned port)
+{
+    const struct dsf_ratio_args *a = (const void *)t->args;
+    const int64_t zeroes = (int64_t)(t->seed % 3);
+    double *v = t->before[port];
+
+    if (strcmp(t->op, "lamb_ratio") != 0 || t->seed % 2 == 0)
+        return false;
+    for (int64_t i = 0; i < t->shapes[port].elems; i++)
+        v[i] = i % a->width % 3 == zeroes ? 0 : fabsf(any_float(t, true));
+    return true;
+}
 
 void make_few(struct trial *t)
 {

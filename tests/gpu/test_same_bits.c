@@ -63,7 +63,7 @@ static void fill(struct trial *t, unsigned port)
         fill_wire(t, port);
         return;
     }
-    if (fill_rows(t, port) || fill_zeroone(t, port))
+    if (fill_rows(t, port) || fill_zeroone(t, port) || fill_few(t, port))
         return;
     if (s->dtype == DSFLOW_BYTES) {
         fill_control(t, t->before[port]);
