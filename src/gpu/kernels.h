@@ -119,10 +119,11 @@ void dsf_gpu_embed_backward(const struct dsf_gpu_embed *e,
                             enum dsflow_dtype grad, void *wte, void *wpe,
                             size_t rows, void *stream);
 
-/* loss_cuda.cu. Logits of `vocab` columns, first .. first + vocab of those that
- * targets count; rows are `ld` apart, and what is between them becomes 0.
- * Gradients are multiplied by scale and *loss_scale (NULL: 1). Rows whose target
- * is below 0 count for nothing. */
+/* loss_cuda.cu and, of the head in columns, loss_columns_cuda.cu. Logits of
+ * `vocab` columns, first .. first + vocab of those that targets count; rows are
+ * `ld` apart, and what is between them becomes 0. Gradients are multiplied by
+ * scale and *loss_scale (NULL: 1). Rows whose target is below 0 count for
+ * nothing. */
 struct dsf_gpu_logits {
     enum dsflow_dtype type;
     void *logits;
@@ -132,6 +133,9 @@ struct dsf_gpu_logits {
     float scale;
     const double *loss_scale;
 };
+/* *loss = the sum of those of so many rows. */
+void dsf_gpu_sum_losses(double *loss, const double *losses, size_t rows,
+                        void *stream);
 /* Logits of the whole vocabulary become their gradients, and *loss the sum over
  * rows of -log softmax[target]. losses: rows numbers of scratch. */
 void dsf_gpu_cross_entropy(const struct dsf_gpu_logits *l, double *loss,
