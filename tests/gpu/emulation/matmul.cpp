@@ -120,12 +120,36 @@ void finish(const struct dsf_gpu_product &p, size_t i, const float *sum)
     }
 }
 
+/* C as it was, which is no numbers from now on: a GPU writes C while it still
+ * reads A and B, which may have nothing of it. */
+std::vector<float> taken(const struct dsf_gpu_product &p)
+{
+    std::vector<float> was(p.m * p.n);
+
+    for (size_t i = 0; i < p.m; i++)
+        for (size_t j = 0; j < p.n; j++) {
+            was[i * p.n + j] = load(p.c, p.out, i * p.ldc + j);
+            store(p.c, p.out, i * p.ldc + j, NAN);
+        }
+    return was;
+}
+
+void give_back(const struct dsf_gpu_product &p, const std::vector<float> &was)
+{
+    for (size_t i = 0; i < p.m; i++)
+        for (size_t j = 0; j < p.n; j++)
+            store(p.c, p.out, i * p.ldc + j, was[i * p.n + j]);
+}
+
 void compute(const struct dsf_gpu_product &p)
 {
+    const auto was = taken(p);
     const auto a = widened(p.a, p.type, p.tf32, p.ta, p.m, p.k, p.lda);
     const auto b = widened(p.b, p.type, p.tf32, p.tb, p.k, p.n, p.ldb);
     std::vector<float> sum(p.n), part(p.n);
 
+    if (p.add != nullptr)
+        give_back(p, was);
     for (size_t i = 0; i < p.m; i++) {
         std::fill(sum.begin(), sum.end(), 0.0f);
         for (size_t l = 0; l < p.k; l++) {
