@@ -107,6 +107,10 @@ struct dsflow_op {
     uint8_t direction;   /* enum dsflow_direction */
     uint8_t update;      /* 1: an optimizer's, { control, grad, param, states … }
                             (optimizer.h) */
+    uint8_t multiplies;  /* 1: an update that multiplies matrices, whose last
+                            bits differ on a core and on a GPU: units with
+                            tensors that the optimizer needs whole are updated
+                            on the GPU, in whatever memory states are kept */
     const char *summary; /* one line, for `dsflow list tasks` */
     size_t args_size;    /* bytes copied into the graph with each task */
     unsigned nports;     /* how many of `ports` are described */

@@ -10,7 +10,8 @@
  * are not done by anybody: a swap is ready as soon as its buffer is free.
  *
  * Updates with offloaded states run on the CPU. They use what is in main memory
- * where it is: there are no rings between.
+ * where it is: there are no rings between. Those that multiply matrices run on
+ * GPUs all the same, and have rings there.
  */
 #include "policies/offload_private.h"
 
@@ -59,7 +60,8 @@ static dsflow_data_id slot_id(struct offload *o, struct ring *ring,
                      : dsflow_dtype_str((enum dsflow_dtype)ring->dtype),
                  (long long)ring->elems);
     return slot->id = dsflow_rewrite_named(
-               o->rw.out, &spec, "slot.%s%s.%u.r%d",
+               o->rw.out, &spec, "slot.%s%s%s.%u.r%d",
+               state && ring->tier == DSFLOW_DEVICE ? "gpu." : "",
                state ? o->plan->kept.v[ring->of - 1].name
                : ring->role == DSFLOW_PARAMS ? "param"
                                              : dsf_ring_name(ring->of).s,
@@ -241,12 +243,14 @@ static dsflow_data_id at_home(struct offload *o, uint32_t data,
     return home_of(o, data);
 }
 
-/* Does it update offloaded states? Then it runs where they are. */
+/* Does it update offloaded states? Then it runs where they are, if it is no GPU
+ * that must. */
 static bool on_cpu(const struct offload *o, const struct dsflow_task_spec *t)
 {
     for (unsigned p = 0; p < t->ndata; p++)
         if (dsflow_graph_data(o->rw.in, t->data[p])->role == DSFLOW_STATES &&
-            o->items[t->data[p].i].home != DSFLOW_DEVICE)
+            o->items[t->data[p].i].home != DSFLOW_DEVICE &&
+            !o->items[t->data[p].i].near)
             return true;
     return false;
 }
@@ -365,7 +369,8 @@ static const char *const memories[] = { [DSFLOW_DEVICE] = "none",
 static const struct dsflow_option offload_options[] = {
     HOME("optimizer", DSFLOW_STATES,
          "where the states of the optimizer are kept, which "
-         "then runs on the CPU; nvme needs memory.nvme.path"),
+         "then runs on the CPU, but for Muon's matrices on GPUs; nvme needs "
+         "memory.nvme.path"),
     HOME("params", DSFLOW_PARAMS, "where the parameters are kept"),
     HOME("gradients", DSFLOW_GRADS, "where the gradients are kept"),
     HOME("activations", DSFLOW_ACTIVATIONS,

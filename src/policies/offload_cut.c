@@ -21,14 +21,21 @@
 #include <string.h>
 
 struct pieces;
+
+/* Where states are updated. */
+struct cut_place {
+    enum dsflow_tier tier;
+    int64_t *most;   /* by rank: elements of its largest piece */
+    uint32_t *turns; /* by rank: updates of pieces so far */
+};
+
 struct cutter {
     struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
     const struct dsf_offload_keys *keys;
     enum dsflow_dtype dtype; /* that states are kept as */
-    enum dsflow_tier tier;   /* where they are updated */
-    int64_t *most;           /* by rank: elements of its largest piece */
-    uint32_t *turns;         /* by rank: updates of pieces so far */
+    struct cut_place at;     /* where they are updated, … */
+    struct cut_place near; /* … and by what a GPU does wherever they are kept */
     bool masters;            /* of parameters are kept; else, … */
     uint32_t *copies; /* … by data: the parameters that a master is of, +1 */
     struct pieces *left; /* by data of `in` */
@@ -69,7 +76,7 @@ static int64_t count_pieces(const struct cutter *k,
     int64_t blocks = d->elems / d->block, most = k->keys->piece;
     int64_t n;
 
-    if (k->tier == DSFLOW_DEVICE && most > in_cache)
+    if (k->at.tier == DSFLOW_DEVICE && most > in_cache)
         most = in_cache;
     n = ((int64_t)d->bytes + most - 1) / most;
     return n > blocks ? blocks : n;
@@ -78,7 +85,8 @@ static int64_t count_pieces(const struct cutter *k,
 /* Are tasks of states done in pieces? */
 static bool is_cut(const struct cutter *k)
 {
-    return k->tier != DSFLOW_DEVICE || k->dtype != DSFLOW_FP32 || !k->masters;
+    return k->at.tier != DSFLOW_DEVICE || k->dtype != DSFLOW_FP32 ||
+           !k->masters;
 }
 
 static bool is_state(const struct dsflow_data_spec *d)
@@ -164,6 +172,15 @@ static int check_cut(const struct cutter *k, const struct dsflow_task_spec *t,
     return DSFLOW_OK;
 }
 
+/* Where the task, and those that have its pieces with it, are done. */
+static struct cut_place *place_of(struct cutter *k,
+                                  const struct dsflow_task_spec *t)
+{
+    return k->at.tier != DSFLOW_DEVICE && dsf_offload_is_near(k->plan, t)
+               ? &k->near
+               : &k->at;
+}
+
 static void find_most(struct cutter *k)
 {
     const struct dsflow_task_spec *t;
@@ -171,33 +188,36 @@ static void find_most(struct cutter *k)
     for (uint32_t i = 0; (t = dsf_nth_task(k->rw.in, i)) != NULL; i++) {
         const struct dsflow_data_spec *state = state_of(k, t);
         int64_t n = state != NULL ? count_pieces(k, state) : 0;
+        struct cut_place *at = place_of(k, t);
 
         for (int64_t c = 0; c < n; c++) {
             int64_t elems = before(state, c + 1, n) - before(state, c, n);
 
-            if (elems > k->most[t->rank])
-                k->most[t->rank] = elems;
+            if (elems > at->most[t->rank])
+                at->most[t->rank] = elems;
         }
     }
 }
 
 /* Where a state is updated that is kept in fewer bytes: as many buffers in turn
  * as there are for what is read and written; on the device, one for each worker. */
-static dsflow_data_id buffer(struct cutter *k,
+static dsflow_data_id buffer(struct cutter *k, const struct cut_place *at,
                              const struct dsflow_data_spec *state, int16_t rank)
 {
-    bool near = k->tier == DSFLOW_DEVICE;
+    bool near = at->tier == DSFLOW_DEVICE;
     uint32_t length =
         near ? k->plan->rank_workers
              : 1 + (uint32_t)(k->keys->read_ahead + k->keys->write_behind);
-    struct dsflow_data_spec own = DSFLOW_DATA(
-            .elems = k->most[rank], .dtype = DSFLOW_FP32, .role = DSFLOW_STATES,
-            .home = rank, .tier = k->tier, .unit = -1,
-            .ring = near ? "machine.workers" : "offload.read_ahead");
+    struct dsflow_data_spec own =
+        DSFLOW_DATA(.elems = at->most[rank], .dtype = DSFLOW_FP32,
+                    .role = DSFLOW_STATES, .home = rank, .tier = at->tier,
+                    .unit = -1,
+                    .ring = near ? "machine.workers" : "offload.read_ahead");
 
-    return dsflow_rewrite_named(k->rw.out, &own, "fp32.%s.%u.r%d",
-                                k->plan->kept.v[state->kept - 1].name,
-                                k->turns[rank] % length, rank);
+    return dsflow_rewrite_named(
+        k->rw.out, &own, "fp32.%s%s.%u.r%d",
+        near && k->at.tier != DSFLOW_DEVICE ? "gpu." : "",
+        k->plan->kept.v[state->kept - 1].name, at->turns[rank] % length, rank);
 }
 
 /* Numbers `own` from where they are kept into a buffer; with `control`, back,
@@ -304,6 +324,7 @@ static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
                      const struct dsflow_data_spec *state, int64_t i, int64_t n)
 {
     struct dsflow_rewrite *rw = &k->rw;
+    struct cut_place *at = place_of(k, task);
     void *args = dsf_xcopy(task->args, 1, task->op->args_size);
     dsflow_data_id *ports = dsf_xcalloc(2 * task->ndata, sizeof(*ports));
     dsflow_data_id *kept = ports + task->ndata; /* what is cast */
@@ -334,7 +355,7 @@ static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
         if (!is_packed(k, d))
             continue;
         casts = true;
-        ports[p] = buffer(k, &own, task->rank);
+        ports[p] = buffer(k, at, &own, task->rank);
         cast(k, task, &own, kept[p], ports[p], NULL);
     }
     if (n > 1)
@@ -351,7 +372,7 @@ static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
         own = piece_of(k, d, i, n);
         cast(k, task, &own, kept[p], ports[p], &ports[0]);
     }
-    k->turns[task->rank] += casts;
+    at->turns[task->rank] += casts;
     free(ports);
     free(args);
     free(gone);
@@ -425,6 +446,22 @@ static void find_copies(struct cutter *k)
         }
 }
 
+static struct cut_place new_place(const struct dsflow_plan *plan,
+                                  enum dsflow_tier tier)
+{
+    return (struct cut_place){
+        .tier = tier,
+        .most = dsf_xcalloc((size_t)plan->nranks, sizeof(int64_t)),
+        .turns = dsf_xcalloc((size_t)plan->nranks, sizeof(uint32_t)),
+    };
+}
+
+static void free_place(struct cut_place *at)
+{
+    free(at->most);
+    free(at->turns);
+}
+
 int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
                     struct dsflow_graph *out, struct dsflow_err *err)
 {
@@ -434,11 +471,11 @@ int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
         .plan = plan,
         .keys = keys,
         .dtype = dsf_job_states(plan->job),
-        .tier = keys->home[DSFLOW_STATES] == DSFLOW_DEVICE ? DSFLOW_DEVICE
-                                                           : DSFLOW_HOST,
+        .at = new_place(plan, keys->home[DSFLOW_STATES] == DSFLOW_DEVICE
+                                  ? DSFLOW_DEVICE
+                                  : DSFLOW_HOST),
+        .near = new_place(plan, DSFLOW_DEVICE),
         .masters = dsf_keeps_masters(plan->job),
-        .most = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.most)),
-        .turns = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.turns)),
         .left =
             dsf_xcalloc((size_t)dsflow_graph_ndata(in) + 1, sizeof(*k.left)),
         .uncut = dsf_xcalloc((size_t)dsflow_graph_ndata(in) + 1, 1),
@@ -467,8 +504,8 @@ int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
             status = cut_together(&k, i, n, err);
     }
     dsflow_rewrite_end(&k.rw);
-    free(k.most);
-    free(k.turns);
+    free_place(&k.at);
+    free_place(&k.near);
     free(k.copies);
     for (uint32_t i = 0; i < dsflow_graph_ndata(in); i++)
         free(k.left[i].id);

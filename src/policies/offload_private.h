@@ -44,6 +44,7 @@ struct use {
 /* A piece of data of the old graph. */
 struct item {
     uint8_t home;    /* enum dsflow_tier; DEVICE: it is not offloaded */
+    bool near;       /* states that are updated on the device all the same */
     int32_t ring;    /* -1: none */
     int32_t slot;    /* where it is now; -1: at home only */
     uint32_t use;    /* the first that is still to come: +1; 0: none */
@@ -65,6 +66,12 @@ struct offload {
  * fewer bytes in pieces. */
 int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
                     struct dsflow_graph *out, struct dsflow_err *err);
+
+/* offload_near.c: is it an update that a GPU does, wherever its states are
+ * kept? And which states are those. */
+bool dsf_offload_is_near(const struct dsflow_plan *plan,
+                         const struct dsflow_task_spec *t);
+void dsf_offload_find_near(struct offload *o);
 
 /* offload_rings.c: which data is offloaded, and the lengths of the rings. */
 void dsf_offload_begin(struct offload *o);

@@ -92,12 +92,15 @@ static void find_uses(struct offload *o)
 }
 
 /* Which data share a ring: parameters of one size, whatever layer they are of;
- * one state of all sizes, as it is cut in pieces that can share buffers; else
- * one class and size. */
-static struct ring key_of(const struct dsflow_data_spec *d)
+ * one state of all sizes, as it is cut in pieces that can share buffers, and
+ * what is not cut is updated one after the other; else one class and size. */
+static struct ring key_of(const struct dsflow_data_spec *d, bool near)
 {
     struct ring key = { .rank = d->home,
                         .role = (uint8_t)d->role,
+                        .tier = d->role == DSFLOW_STATES && !near
+                                    ? DSFLOW_HOST
+                                    : DSFLOW_DEVICE,
                         .dtype = d->dtype };
 
     if (d->role != DSFLOW_STATES)
@@ -111,26 +114,27 @@ static struct ring key_of(const struct dsflow_data_spec *d)
 
 static bool is_same(const struct ring *a, const struct ring *b)
 {
-    return a->rank == b->rank && a->role == b->role && a->of == b->of &&
-           a->elems == b->elems && a->dtype == b->dtype;
+    return a->rank == b->rank && a->role == b->role && a->tier == b->tier &&
+           a->of == b->of && a->elems == b->elems && a->dtype == b->dtype;
 }
 
-static int32_t ring_of(struct offload *o, const struct dsflow_data_spec *d)
+static int32_t ring_of(struct offload *o, const struct dsflow_data_spec *d,
+                       bool near)
 {
-    struct ring key = key_of(d);
+    struct ring key = key_of(d, near);
     size_t i = 0;
 
     while (i < o->nrings && !is_same(&o->rings[i], &key))
         i++;
     if (i == o->nrings) {
         dsf_grow(&o->rings, &o->cap_rings, ++o->nrings, sizeof(*o->rings));
-        key.tier = d->role == DSFLOW_STATES ? DSFLOW_HOST : DSFLOW_DEVICE;
         o->rings[i] = key;
     }
     return (int32_t)i;
 }
 
-/* States that are in main memory are used there. */
+/* States that are in main memory are used there, but for those that a GPU
+ * updates. */
 static void find_rings(struct offload *o)
 {
     const struct dsflow_data_spec *d;
@@ -140,9 +144,10 @@ static void find_rings(struct offload *o)
         struct ring *ring;
 
         if (item->home == DSFLOW_DEVICE || item->use == 0 ||
-            (d->role == DSFLOW_STATES && item->home == DSFLOW_HOST))
+            (d->role == DSFLOW_STATES && item->home == DSFLOW_HOST &&
+             !item->near))
             continue;
-        item->ring = ring_of(o, d);
+        item->ring = ring_of(o, d, item->near);
         ring = &o->rings[item->ring];
         ring->members++;
         if (d->elems > ring->most)
@@ -233,6 +238,7 @@ void dsf_offload_begin(struct offload *o)
     o->items = dsf_xcalloc((size_t)dsflow_graph_ndata(o->rw.in) + 1,
                            sizeof(*o->items));
     find_homes(o);
+    dsf_offload_find_near(o);
     find_uses(o);
     find_rings(o);
     count_together(o);

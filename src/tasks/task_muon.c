@@ -123,7 +123,7 @@ static void muon_slice(void *args, int64_t from, int64_t elems,
 DSF_OP(muon,
        .summary = "Muon update of a unit, or AdamW where it has no matrices of "
                   "layers",
-       .direction = DSFLOW_DIR_UPDATE, .update = 1,
+       .direction = DSFLOW_DIR_UPDATE, .update = 1, .multiplies = 1,
        .args_size = sizeof(struct dsf_update_args),
        DSFLOW_PORTS({ "control", DSFLOW_R },
                     { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS,

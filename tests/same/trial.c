@@ -87,6 +87,8 @@ void plan_trial_until(struct trial *trial, const char *text, const char *until)
         strcmp(trial->family, "mixed") != 0)
         dsf_model_pad(&trial->model);
     machine.logits = trial->logits;
+    machine.gpus =
+        trial->job.machine.gpus > 0 ? (unsigned)trial->job.machine.gpus : 0;
     must(text,
          dsf_plan_new(&trial->job, &trial->model, &machine, &trial->plan, &err),
          &err);

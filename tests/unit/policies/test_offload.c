@@ -222,6 +222,87 @@ static void states_on_the_device_are_kept_in_fewer_bytes(void **state)
     }
 }
 
+static bool has_matrix(const struct dsflow_task_spec *k)
+{
+    const struct dsflow_update_args *a = k->args;
+
+    for (int32_t i = 0; i < a->ntensors; i++)
+        if (a->tensors[i].kind == DSFLOW_MATRIX)
+            return true;
+    return false;
+}
+
+/* Of the updates of units with matrices, and of all others: how many have data
+ * in main memory. */
+static void count_far(const struct trial *t, unsigned far[2], unsigned all[2])
+{
+    far[0] = far[1] = all[0] = all[1] = 0;
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t->graph); i++) {
+        const struct dsflow_task_spec *k = task_at(t, i);
+        bool is_far = false;
+
+        if (k->op != &dsf_op_muon)
+            continue;
+        for (unsigned p = 0; p < k->ndata; p++)
+            is_far |= data_of(t, k, p)->tier == DSFLOW_HOST;
+        far[has_matrix(k)] += is_far;
+        all[has_matrix(k)]++;
+    }
+}
+
+/* What a GPU multiplies has its states there while it does, wherever they are
+ * kept: a buffer for the unit, one that is read ahead, one written behind. All
+ * else of Muon is AdamW's, which cores do where states are. */
+static void a_gpu_updates_matrices_wherever_states_are(void **state)
+{
+    static const struct {
+        const char *keys, *slot, *no_slot;
+    } jobs[] = {
+        { "offload.optimizer=cpu", "slot.gpu.m.2.r0", "slot.gpu.m.3.r0" },
+        { "offload.optimizer=cpu offload.write_behind=0", "slot.gpu.v.1.r0",
+          "slot.gpu.v.2.r0" },
+        { "offload.optimizer=nvme offload.piece=4KiB", "slot.gpu.m.2.r0",
+          "slot.gpu.m.3.r0" },
+        { "offload.optimizer=cpu precision.compute=bf16 precision.states=int8",
+          "fp32.gpu.m.0.r0", "fp32.gpu.m.1.r0" },
+        { "offload.optimizer=nvme precision.compute=bf16 "
+          "precision.master=false",
+          "fp32.gpu.params.0.r0", "fp32.gpu.params.1.r0" },
+    };
+    unsigned far[2], all[2];
+
+    for (size_t i = 0; i < sizeof(jobs) / sizeof(*jobs); i++) {
+        char text[200];
+        struct trial t;
+
+        snprintf(text, sizeof(text),
+                 "gpt2 optimizer.kind=muon machine.gpus=1 %s", jobs[i].keys);
+        plan_trial(&t, text);
+        count_far(&t, far, all);
+        assert_int_equal(all[true], 3 * 4);
+        assert_int_equal(far[true], 0);
+        assert_true(all[false] > 0 && far[false] == all[false]);
+        assert_true(has(&t, jobs[i].slot));
+        assert_false(has(&t, jobs[i].no_slot));
+        assert_int_equal(swaps(&t, &dsf_op_swap_in, "m.layer0.mlp"), 1);
+        assert_int_equal(swaps(&t, &dsf_op_swap_out, "m.layer3.qkv"), 1);
+        end_trial(&t);
+    }
+}
+
+static void cores_update_matrices_where_their_states_are(void **state)
+{
+    unsigned far[2], all[2];
+    struct trial t;
+
+    plan_trial(&t, "gpt2 optimizer.kind=muon offload.optimizer=cpu");
+    count_far(&t, far, all);
+    assert_int_equal(far[true], 3 * 4);
+    assert_int_equal(swaps(&t, &dsf_op_swap_in, ""), 0);
+    assert_true(bytes_in(&t, DSFLOW_DEVICE, DSFLOW_STATES) == 0);
+    end_trial(&t);
+}
+
 /* Parameters in bf16 alone: they are kept, their masters and the program that
  * makes them from those are gone. */
 static void parameters_may_have_no_masters(void **state)
@@ -334,6 +415,8 @@ int main(void)
         cmocka_unit_test(states_in_main_memory_are_used_there),
         cmocka_unit_test(states_are_kept_in_fewer_bytes),
         cmocka_unit_test(states_on_the_device_are_kept_in_fewer_bytes),
+        cmocka_unit_test(a_gpu_updates_matrices_wherever_states_are),
+        cmocka_unit_test(cores_update_matrices_where_their_states_are),
         cmocka_unit_test(parameters_may_have_no_masters),
         cmocka_unit_test(rounding_knows_no_replica_shard_or_piece),
         cmocka_unit_test(a_share_of_the_states_stays),
