@@ -279,7 +279,7 @@ def differing(a, b):
 
 
 def same_bits(bench):
-    """the same bytes twice, with 1, 2 and 4 ranks, and offloaded"""
+    """the same bytes twice, with 1, 2 and 4 ranks, and offloaded; Muon's, too"""
     keys = dict(jobs.TINY if bench.small else jobs.MIDDLE,
                 **{"machine.gpus": 1, "precision.compute": "bf16",
                    "batch.groups": 4, "checkpoint.at_end": "true"})
@@ -289,18 +289,25 @@ def same_bits(bench):
             ("2 ranks, pipeline", {"mesh.pipeline": 2}),
             ("recompute", {"recompute.what": "block"}),
             ("offloaded", {"offload.optimizer": "cpu",
-                           "offload.activations": "cpu"})]
-    first = jobs.train(bench, "once", keys).folder
+                           "offload.activations": "cpu"}),
+            ("Muon, offloaded", {"optimizer.kind": "muon", "mesh.data": 2,
+                                 "zero.stage": 1,
+                                 "offload.optimizer": "cpu"})]
+    firsts = {"": jobs.train(bench, "once", keys).folder}
     rows, wrong = [], []
     for name, more in ways[:2] if bench.small else ways:
+        kind = more.get("optimizer.kind", "")
         try:
+            if kind not in firsts:
+                firsts[kind] = jobs.train(bench, f"once {kind}", {
+                    **keys, "optimizer.kind": kind}).folder
             folder = jobs.train(bench, name, {**keys, **more}).folder
-            others = differing(first, folder)
+            others = differing(firsts[kind], folder)
             rows.append(row(name, f"{len(others)} others, such as "
                             f"{', '.join(others[:3])}" if others else "same",
                             "same", not others))
             if others:
-                bench.results.log(f"{name}: others than once",
+                bench.results.log(f"{name}: others than the first",
                                   "\n".join(others))
         except jobs.Failed as e:
             rows.append(row(name, str(e)[:120], "same", False))

@@ -206,14 +206,16 @@ const struct dsflow_trials dsf_trials_lamb = { .make = make_lamb,
                                                .fill = fill_update };
 
 /* Wide, tall and square matrices of a layer, and a vector behind them; or, for
- * every fourth seed, an embedding that is cut. Half of them have a copy. */
+ * every fourth seed, an embedding that is cut. Half of them have a copy; some
+ * are large, and some begin anywhere. */
 static int make_muon(const struct dsflow_op *op, uint64_t seed,
                      struct dsflow_shape *shapes, unsigned *n, void *args,
                      unsigned *fresh)
 {
     struct dsf_update_args *a = args;
     uint64_t state = seed;
-    const bool embedding = seed % 4 == 3;
+    const bool embedding = seed % 4 == 3, large = seed % 8 == 5;
+    const int step = seed % 8 == 2 ? 1 : 16;
     int64_t at = embedding ? -(int64_t)dsf_any(&state, 0, 30) : 0;
 
     a->at.ntensors = embedding ? 1 : 3;
@@ -224,7 +226,7 @@ static int make_muon(const struct dsflow_op *op, uint64_t seed,
         *t = (struct dsflow_tensor){
             .at = at,
             .rows = vector ? 1 : dsf_any(&state, embedding ? 31 : 1, 40),
-            .cols = dsf_any(&state, 1, 40),
+            .cols = dsf_any(&state, 1, 40) * (large ? 8 : 1),
             .kind = embedding ? DSFLOW_EMBEDDING
                     : vector  ? DSFLOW_VECTOR
                               : DSFLOW_MATRIX,
@@ -234,8 +236,8 @@ static int make_muon(const struct dsflow_op *op, uint64_t seed,
         at = (at + t->rows * t->cols + 15) / 16 * 16;
     }
     a->at.elems = embedding ? at / 2 + 1 : at;
-    a->at.grad_at = 16 * dsf_any(&state, 0, 2);
-    a->at.param_at = 16 * dsf_any(&state, 0, 2);
+    a->at.grad_at = step * dsf_any(&state, 0, 2);
+    a->at.param_at = step * dsf_any(&state, 0, 2);
     a->beta1 = 0.9;
     a->beta2 = 0.95;
     a->eps = 1e-6f;
@@ -246,7 +248,7 @@ static int make_muon(const struct dsflow_op *op, uint64_t seed,
     a->scale = dsf_any(&state, DSF_MUON_SHAPE, DSF_MUON_RMS);
     a->adam_rate = 0.1;
     a->copies = seed & 1;
-    a->copy_at = a->copies ? 16 * dsf_any(&state, 0, 2) : 0;
+    a->copy_at = a->copies ? step * dsf_any(&state, 0, 2) : 0;
     *n = 5 + (unsigned)a->copies;
     shapes[0] = dsf_shape_control();
     shapes[1] = dsf_shape_floats((size_t)(a->at.grad_at + a->at.elems));

@@ -3,6 +3,7 @@
  * the functions that are called for it are those that nvcc does not join. */
 #include "gpu/dev_bits.h"
 #include "gpu/gpu.h"
+#include "gpu/muon_kernels.h"
 
 #include "tasks/args.h"
 
@@ -46,6 +47,20 @@ struct adam {
         root = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), root2), eps);
         p = __fmaf_rn(p, decays ? keep : 1,
                       -__fmul_rn(lr1, __fdiv_rn(m, root)));
+    }
+};
+
+/* What is no matrix of a layer, in a task of muon: AdamW, with a rate of its own.
+ */
+struct muon_others : adam {
+    double rate;
+
+    DEV void begin(const struct dsflow_control &c)
+    {
+        struct dsflow_control own = c;
+
+        own.lr = __dmul_rn(c.lr, rate);
+        adam::begin(own);
     }
 };
 
@@ -187,11 +202,11 @@ shard<T, G> shard_of(const struct dsflow_call *call)
 }
 
 template <class Rule, class T, class G>
-void launch(const struct dsflow_call *call, const Rule &rule, void *stream)
+void launch_on(const shard<T, G> &s, const struct dsflow_call *call,
+               const Rule &rule, void *stream)
 {
     const auto *control =
         (const struct dsflow_control *)call->bufs[CONTROL].ptr;
-    const shard<T, G> s = shard_of<T, G>(call);
     const size_t shared = sizeof(Rule) + sizeof(float);
 
     if (s.n == 0)
@@ -204,22 +219,32 @@ void launch(const struct dsflow_call *call, const Rule &rule, void *stream)
                    DEV_EACH_THREADS, shared, stream, rule, control, s);
 }
 
+template <class Rule, class T, class G>
+void launch(const struct dsflow_call *call, const Rule &rule, void *stream)
+{
+    launch_on(shard_of<T, G>(call), call, rule, stream);
+}
+
+/* The type of the copy, if there is one. */
+enum dsflow_dtype copy_of(const struct dsflow_call *call)
+{
+    const dsf_update_args *a = (const dsf_update_args *)call->args;
+
+    return a->copies ? call->bufs[call->nbufs - 1].dtype : DSFLOW_FP32;
+}
+
 template <class Rule>
 void run(const struct dsflow_call *call, const Rule &rule, void *stream)
 {
-    const dsf_update_args *a = (const dsf_update_args *)call->args;
-    const enum dsflow_dtype copy =
-        a->copies ? call->bufs[call->nbufs - 1].dtype : DSFLOW_FP32;
-
-    DEV_BY_TYPE(copy, T,
+    DEV_BY_TYPE(copy_of(call), T,
                 DEV_BY_TYPE(call->bufs[GRAD].dtype, G,
                             (launch<Rule, T, G>(call, rule, stream))));
 }
 
-void adam_run(const struct dsflow_call *call, void *stream)
+template <class Rule> Rule adam_of(const struct dsflow_call *call)
 {
     const dsf_update_args *a = (const dsf_update_args *)call->args;
-    adam rule = {};
+    Rule rule = {};
 
     rule.beta1 = (float)a->beta1;
     rule.beta2 = (float)a->beta2;
@@ -229,7 +254,29 @@ void adam_run(const struct dsflow_call *call, void *stream)
     rule.weight_decay = a->weight_decay;
     rule.decoupled = a->decoupled;
     rule.uncorrected = a->uncorrected;
-    run(call, rule, stream);
+    return rule;
+}
+
+void adam_run(const struct dsflow_call *call, void *stream)
+{
+    run(call, adam_of<adam>(call), stream);
+}
+
+/* Numbers from `at` on. */
+template <class T, class G>
+void others_launch(const struct dsflow_call *call, size_t at, size_t n,
+                   bool decays, const muon_others &rule, void *stream)
+{
+    shard<T, G> s = shard_of<T, G>(call);
+
+    s.p += at;
+    s.g += at;
+    s.m += at;
+    s.v += at;
+    s.copy += s.copy != nullptr ? at : 0;
+    s.decay = decays ? n : 0;
+    s.n = n;
+    launch_on(s, call, rule, stream);
 }
 
 template <bool MOMENTUM>
@@ -279,6 +326,20 @@ void adagrad_run(const struct dsflow_call *call, void *stream)
 }
 
 } // namespace
+
+void dsf_gpu_muon_others(const struct dsflow_call *call, int64_t at, int64_t n,
+                         int decays, void *stream)
+{
+    const dsf_update_args *a = (const dsf_update_args *)call->args;
+    muon_others rule = adam_of<muon_others>(call);
+
+    rule.decoupled = 1;
+    rule.rate = a->adam_rate;
+    DEV_BY_TYPE(copy_of(call), T,
+                DEV_BY_TYPE(call->bufs[GRAD].dtype, G,
+                            (others_launch<T, G>(call, (size_t)at, (size_t)n,
+                                                 decays != 0, rule, stream))));
+}
 
 const struct dsf_gpu_side dsf_gpu_side_adam = { "adam", adam_run, nullptr, 1 };
 const struct dsf_gpu_side dsf_gpu_side_sgd = { "sgd", sgd_run, nullptr, 1 };

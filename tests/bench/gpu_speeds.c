@@ -1,7 +1,7 @@
 /* gpu_speeds.c - what GPU 0 of the module that DSFLOW_CUDA names can do, and
  * how near kinds of tasks come to it: copies, links, launches; norms, cross
- * entropy, Adam and coding for the wire in bytes a second, attention in
- * operations a second.
+ * entropy, Adam and coding for the wire in bytes a second, Muon and attention
+ * in operations a second.
  *
  *     gpu_speeds [small]
  *
@@ -333,6 +333,35 @@ static void measure_adam(void)
                         0 });
 }
 
+/* Five steps of Newton and Schulz for one square matrix, in fp32. */
+static void measure_muon(void)
+{
+    const int64_t side = small ? 32 : 4096, n = side * side;
+    const struct dsf_update_args args = {
+        .at = { .elems = n,
+                .ntensors = 1,
+                .tensors = { { .rows = side,
+                               .cols = side,
+                               .kind = DSFLOW_MATRIX } } },
+        .momentum = 0.95f,
+        .nesterov = 1,
+        .steps = 5,
+        .adam_rate = 1,
+    };
+
+    measure_task(
+        &(struct task){ "muon",
+                        "muon",
+                        &args,
+                        { { 0, DSFLOW_BYTES, sizeof(struct dsflow_control) },
+                          { 1, DSFLOW_FP32, n },
+                          { 2, DSFLOW_FP32, n },
+                          { 3, DSFLOW_FP32, n },
+                          { 4, DSFLOW_FP32, n } },
+                        0,
+                        5 * 6.0 * (double)side * (double)n });
+}
+
 /* Of a unit: coded, decoded, and both at once; gradients of two groups. */
 static void measure_format(const char *format, int64_t block,
                            const char *const names[4])
@@ -455,6 +484,7 @@ int main(int argc, char **argv)
     measure_norms();
     measure_loss();
     measure_adam();
+    measure_muon();
     measure_wire();
     measure_attention("attention 128 forward", "attention 128 backward",
                       small ? 1 : 16, 128, 0);

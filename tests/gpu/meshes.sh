@@ -72,6 +72,12 @@ exec ./tests/same/test_meshes \
         onebit_lamb.freeze_step=1 optimizer.clip=0.7)" \
     "$(trial gpt2 batch.sequences=4 machine.gpus=4 mesh.data=2 \
         mesh.pipeline=2 optimizer.clip=0.0 $zeroone)" \
+    "$(trial gpt2 batch.sequences=2 machine.gpus=2 mesh.data=2 zero.stage=3 \
+        zero.keep=0 optimizer.kind=muon precision.states=int8 $nvme \
+        offload.read_ahead=0)" \
+    "$(trial llama batch.sequences=2 machine.gpus=4 mesh.data=2 \
+        mesh.pipeline=2 zero.stage=1 optimizer.kind=muon offload.optimizer=cpu \
+        offload.read_ahead=0 offload.write_behind=0 precision.compute=bf16)" \
     "$(trial llama batch.head_columns=16 model.tied=true machine.gpus=4 \
         mesh.sequence=2 mesh.tensor=2 zero.stage=1)" \
     "$(trial gpt2 batch.head_columns=48 batch.micro=2 batch.tile=32 \

@@ -24,6 +24,7 @@ struct trial {
     unsigned moments; /* the port of floats that are 0 or above; 0: none */
     bool coded;       /* bytes are numbers for the wire, and no control */
     bool calm;        /* floats are small, so that sums are finite */
+    bool skips;       /* the control says that nothing is updated */
     int64_t quiet; /* of so many floats all are tiny, in every other stretch */
     struct dsflow_shape shapes[MOST_PORTS];
     void *before[MOST_PORTS], *cores[MOST_PORTS], *gpu[MOST_PORTS];

@@ -48,6 +48,7 @@ static const char *const policies[] = {
     "optimizer.kind=adagrad",
     "optimizer.kind=lamb mesh.data=2 zero.stage=1",
     "optimizer.kind=lion recompute.what=block",
+    "optimizer.kind=muon mesh.data=2 zero.stage=1",
     "mesh.data=2 zero.stage=0",
     "mesh.data=2 zero.stage=1",
     "mesh.data=2 zero.stage=2 zero.reduce=micro",

@@ -48,7 +48,7 @@ static void fill_control(struct trial *t, struct dsflow_control *c)
         .norm = 3,
         .scale = one_in(t, 2) ? 1 : 1e-3 * (double)any(t, 1, 2000),
         .loss_scale = (double)any(t, 1, 4),
-        .skip = one_in(t, 8) ? any(t, 1, 2) : DSFLOW_SKIP_NONE,
+        .skip = t->skips || one_in(t, 8) ? any(t, 1, 2) : DSFLOW_SKIP_NONE,
     };
 }
 
@@ -224,6 +224,45 @@ static void make_lamb(struct trial *t)
                                        n + a->copy_at);
 }
 
+/* Of a unit without matrices of layers, which is AdamW's; where the step is
+ * skipped, what is whole is a matrix. */
+static void make_muon(struct trial *t)
+{
+    struct dsf_update_args *a = (void *)t->args;
+    const int64_t n = any_size(t);
+
+    *a = (struct dsf_update_args){
+        .at = { .elems = n, .grad_at = any_start(t), .param_at = any_start(t) },
+        .beta1 = 0.9,
+        .beta2 = 0.95,
+        .eps = one_in(t, 2) ? 1e-8f : 1e-3f,
+        .weight_decay = one_in(t, 4) ? 0 : 0.1f,
+        .uncorrected = one_in(t, 4),
+        .steps = 5,
+        .adam_rate = one_in(t, 2) ? 1 : 1e-3 * (double)any(t, 0, 5000),
+        .copies = one_in(t, 2),
+    };
+    make_tensors(t, &a->at);
+    t->skips = one_in(t, 8);
+    for (int32_t i = 0; i < a->at.ntensors; i++) {
+        struct dsflow_tensor *one = &a->at.tensors[i];
+        const bool whole = one->at >= 0 && one->at + one->rows * one->cols <= n;
+
+        one->kind = t->skips && whole
+                        ? DSFLOW_MATRIX
+                        : (int32_t)any(t, DSFLOW_VECTOR, DSFLOW_HEAD);
+    }
+    t->shapes[0] = control();
+    t->shapes[1] = dsflow_shape_of(any_type(t), n + a->at.grad_at);
+    t->shapes[2] = floats(n + a->at.param_at);
+    t->shapes[3] = t->shapes[4] = floats(n);
+    t->n = a->copies ? 6 : 5;
+    a->copy_at = a->copies ? any_start(t) : 0;
+    if (a->copies)
+        t->shapes[5] = dsflow_shape_of(one_in(t, 2) ? DSFLOW_BF16 : DSFLOW_FP16,
+                                       n + a->copy_at + 1);
+}
+
 static void make_lamb_norms(struct trial *t)
 {
     struct dsf_weigh_args *w = (void *)t->args;
@@ -338,6 +377,7 @@ static const struct {
     { "wait", make_wait },
     { "lamb", make_lamb },
     { "lamb_moments", make_lamb },
+    { "muon", make_muon },
     { "recode", make_wire },
     { "compress", make_wire },
     { "decompress", make_wire },

@@ -847,6 +847,8 @@ char *random_trial(struct dice *d, bool on_gpus)
         ADD(" logits=%s", PICK(d, "1", "14000"));
     if (roll(d, 8) == 0)
         ADD(" batch.head_columns=%s", PICK(d, "16", "48", "64"));
+    if (on_gpus && tensor == 1 && roll(d, 4) == 0)
+        ADD(" optimizer.kind=muon");
 #undef ADD
     return text;
 }
