@@ -224,13 +224,14 @@ static bool is_mapped(const void *at)
     return mincore(reinterpret_cast<void *>(page), 1, &there) == 0;
 }
 
-/* Programs are above 4 GiB. Half a word may be a number of 32 bits, and the other
- * half anything. */
+/* What programs have is above 32 TiB; what a sanitizer has for itself, which is
+ * mapped wherever a small number says, is below. Half a word may be a number of
+ * 32 bits, and the other half anything. */
 bool is_address(const void *at)
 {
     const uintptr_t address = reinterpret_cast<uintptr_t>(at);
 
-    return address >> 32 != 0 && address >> 47 == 0 &&
+    return address >> 45 != 0 && address >> 47 == 0 &&
            static_cast<uint32_t>(address) >> 20 != 0;
 }
 
