@@ -176,7 +176,7 @@ static void fill_step(uint64_t *state, struct dsf_zeroone_step *s)
 {
     s->fresh = dsf_any(state, 0, 1);
     s->lr = 1e-3;
-    s->rates = dsf_any(state, 0, 5) == 0 ? INFINITY : 5e-3;
+    s->rates = dsf_any(state, 0, 5) == 0 ? 0 : 5e-3;
 }
 
 /* Second moments, some of which are 0. */

@@ -57,8 +57,7 @@ DSF_CODELET(held_update, .cpu = held_update_cpu, .trials = &dsf_trials_zeroone);
 
 /* --- local_step ----------------------------------------------------------- */
 
-/* Of the local steps that end with this one; infinite where it is 0: the
- * momentum begins anew. */
+/* Of the local steps that end with this one. */
 static double sum_of_rates(const struct dsf_local_step_args *a, int64_t step)
 {
     const struct dsflow_lr_schedule *s =
@@ -67,7 +66,7 @@ static double sum_of_rates(const struct dsf_local_step_args *a, int64_t step)
 
     for (int64_t i = dsf_zeroone_since(&a->schedule, step); i <= step; i++)
         sum += s->lr(a->rates.part, &a->rates.keys, i - 1);
-    return sum > 0 ? sum : INFINITY;
+    return sum > 0 ? sum : 0;
 }
 
 static void local_step_cpu(const struct dsflow_call *call)
@@ -79,7 +78,7 @@ static void local_step_cpu(const struct dsflow_call *call)
 
     of->fresh = dsf_zeroone_is_fresh(&a->schedule, step);
     of->lr = control_of(call)->lr;
-    of->rates = sync ? sum_of_rates(a, step) : INFINITY;
+    of->rates = sync ? sum_of_rates(a, step) : 0;
 }
 
 DSF_CODELET(local_step, .cpu = local_step_cpu, .trials = &dsf_trials_zeroone);
@@ -208,8 +207,9 @@ static void local_settle_cpu(const struct dsflow_call *call)
 {
     enum { MEAN = 1, PARAM, M, V };
     const struct dsf_settle_args *a = call->args;
+    const double rates = step_of(call)->rates;
 
-    dsf_local_settle((float)a->eps, (float)step_of(call)->rates,
+    dsf_local_settle((float)a->eps, rates > 0 ? (float)rates : INFINITY,
                      floats(call, MEAN, a->mean_at), floats(call, V, a->v_at),
                      floats(call, PARAM, a->param_at), floats(call, M, a->m_at),
                      (size_t)a->elems);

@@ -358,7 +358,10 @@ struct local_settle {
     };
     DEV facts find() const
     {
-        return { -__double2float_rn(step->rates), __double2float_rn(eps) };
+        const double rates = step->rates;
+
+        return { rates > 0 ? -__double2float_rn(rates) : -INFINITY,
+                 __double2float_rn(eps) };
     }
     template <int N> DEV void at(const facts &f, size_t i) const
     {

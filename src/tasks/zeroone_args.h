@@ -58,7 +58,7 @@ struct dsf_zeroone_step {
     double fresh; /* 1: all workers have the same weights before it; or 0 */
     double lr;
     double rates; /* the sum of those of the local steps that end with it, where
-                     it synchronises; infinite where that is 0 */
+                     it synchronises; 0: the momentum begins anew there */
 };
 enum { DSF_ZEROONE_STEP_FIELDS = 3 };
 

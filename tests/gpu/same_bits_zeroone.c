@@ -186,7 +186,7 @@ bool fill_zeroone(struct trial *t, unsigned port)
         *s = (struct dsf_zeroone_step){
             .fresh = (double)any(t, 0, 1),
             .lr = 1e-5 * (double)any(t, 0, 3000),
-            .rates = one_in(t, 4) ? INFINITY : 1e-5 * (double)any(t, 1, 9000),
+            .rates = one_in(t, 4) ? 0 : 1e-5 * (double)any(t, 1, 9000),
         };
     if (is_step || t->moments == 0 || port != t->moments)
         return is_step;
