@@ -40,8 +40,9 @@ build_all() {
     build "$@"
 }
 
+# One test more than there are cores, as many of them also wait.
 test_all() {
-    make -C "$1" --no-print-directory -k -j"$jobs" check
+    make -C "$1" --no-print-directory -k -j$((jobs + 1)) check
 }
 
 # Only what the tests of threads need is built, with them.
