@@ -93,14 +93,11 @@ static void mix(const struct dsf_update_args *a, float scale, const float *g,
     }
 }
 
-/* The iteration of Newton and Schulz, with the coefficients of Jordan et al.:
- * X = (a I + b A + c A A) X with A = X X^T, or from the other side where X has
- * more rows than columns. Ends in x, for which there is room once more at `y`,
- * and for two squares. */
+/* The iteration of Newton and Schulz (tasks/muon.h). Ends in x, for which there
+ * is room once more at `y`, and for two squares. */
 static void orthogonalize(const struct dsflow_tensor *t, int32_t steps,
                           float *x, float *y, float *square, float *poly)
 {
-    static const float a = 3.4445f, b = -4.7750f, c = 2.0315f;
     const size_t rows = (size_t)t->rows, cols = (size_t)t->cols;
     const size_t n = rows < cols ? rows : cols, numbers = rows * cols;
     const int tall = rows > cols;
@@ -112,9 +109,9 @@ static void orthogonalize(const struct dsflow_tensor *t, int32_t steps,
                  n);
         dsf_gemm(0, 0, n, n, n, square, n, square, n, 0, poly, n);
         for (size_t i = 0; i < n * n; i++)
-            poly[i] = b * square[i] + c * poly[i];
+            poly[i] = DSF_MUON_B * square[i] + DSF_MUON_C * poly[i];
         for (size_t i = 0; i < n; i++)
-            poly[i * n + i] += a;
+            poly[i * n + i] += DSF_MUON_A;
         if (tall)
             dsf_gemm(0, 0, rows, cols, n, x, cols, poly, n, 0, y, cols);
         else
@@ -123,22 +120,13 @@ static void orthogonalize(const struct dsflow_tensor *t, int32_t steps,
     }
 }
 
-static double length(const struct dsf_update_args *a,
-                     const struct dsflow_tensor *t)
-{
-    const double rows = (double)t->rows, cols = (double)t->cols;
-
-    return a->scale == DSF_MUON_RMS ? 0.2 * sqrt(fmax(rows, cols))
-                                    : sqrt(fmax(1, rows / cols));
-}
-
 static void turn(const struct dsflow_call *call, const struct dsflow_tensor *t)
 {
     const struct dsf_update_args *a = call->args;
     const struct dsflow_control *c = call->bufs[CONTROL].ptr;
     const int64_t numbers = t->rows * t->cols;
     const size_t side = (size_t)(t->rows < t->cols ? t->rows : t->cols);
-    const float rate = (float)(c->lr * length(a, t));
+    const float rate = (float)(c->lr * dsf_muon_length(a, t));
     const float decay = t->decays ? (float)(c->lr * a->weight_decay) : 0;
     float *x = call->scratch, *y = x + numbers, *square = y + numbers;
     float *p = part(call, PARAM, t->at), wide[WIDENED];

@@ -196,7 +196,7 @@ static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
 {
     uint64_t state = seed + port;
 
-    if (port == 0 && op->ports[0].name[0] == 's')
+    if (port == 0 && strcmp(op->ports[0].name, "step") == 0)
         fill_step(&state, data);
     else if (port == 0)
         fill_control(&state, data);

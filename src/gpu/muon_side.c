@@ -5,8 +5,6 @@
 #include "gpu/product.h"
 #include "tasks/muon.h"
 
-#include <math.h>
-
 /* Where parts of the scratch begin. */
 enum { PART = 256 };
 
@@ -80,13 +78,11 @@ static void multiply(float *c, struct factor a, struct factor b, size_t m,
         stream);
 }
 
-/* As on cores: X = (a I + b A + c A A) X with A = X X^T, or from the other
- * side. Ends in x or y, which it returns. */
+/* As on cores. Ends in x or y, which it returns. */
 static const float *orthogonalize(const struct dsflow_tensor *t, int32_t steps,
                                   float *x, float *y, float *square,
                                   float *poly, void *workspace, void *stream)
 {
-    static const float a = 3.4445f, b = -4.7750f, c = 2.0315f;
     const size_t rows = (size_t)t->rows, cols = (size_t)t->cols;
     const size_t n = side_of(t), k = rows * cols / n;
     const int tall = rows > cols;
@@ -99,7 +95,8 @@ static const float *orthogonalize(const struct dsflow_tensor *t, int32_t steps,
                  (struct factor){ x, !tall }, n, n, k, workspace, stream);
         multiply(poly, (struct factor){ square, 0 },
                  (struct factor){ square, 0 }, n, n, n, workspace, stream);
-        dsf_gpu_muon_polynomial(poly, square, n, a, b, c, stream);
+        dsf_gpu_muon_polynomial(poly, square, n, DSF_MUON_A, DSF_MUON_B,
+                                DSF_MUON_C, stream);
         multiply(y, tall ? of : by, tall ? by : of, rows, cols, n, workspace,
                  stream);
         y = x;
@@ -108,22 +105,13 @@ static const float *orthogonalize(const struct dsflow_tensor *t, int32_t steps,
     return x;
 }
 
-static double length(const struct dsf_update_args *a,
-                     const struct dsflow_tensor *t)
-{
-    const double rows = (double)t->rows, cols = (double)t->cols;
-
-    return a->scale == DSF_MUON_RMS ? 0.2 * sqrt(fmax(rows, cols))
-                                    : sqrt(fmax(1, rows / cols));
-}
-
 static void turn(const struct dsflow_call *call, const struct dsflow_tensor *t,
                  void *stream)
 {
     const struct dsf_update_args *a = call->args;
     const struct room r = room_of(t);
     const struct dsf_gpu_matrix of = { call, t->at, (size_t)(t->rows * t->cols),
-                                       t->decays, length(a, t) };
+                                       t->decays, dsf_muon_length(a, t) };
     char *workspace = call->scratch, *x, *y, *square, *poly;
     const float *end;
 

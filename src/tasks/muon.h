@@ -6,6 +6,15 @@
 
 #include "tasks/args.h"
 
+#include <math.h>
+
+/* Of the iteration of Newton and Schulz, by Jordan et al.: X = (a I + b A + c A
+ * A) X with A = X X^T, or from the other side where X has more rows than
+ * columns. */
+#define DSF_MUON_A 3.4445f
+#define DSF_MUON_B (-4.7750f)
+#define DSF_MUON_C 2.0315f
+
 /* The table [muon] of a job. */
 struct dsf_muon_keys {
     double momentum;
@@ -24,6 +33,16 @@ void dsf_muon_fill(const void *part, const struct dsflow_optimizer_keys *keys,
 static inline int dsf_muon_turns(const struct dsflow_tensor *t)
 {
     return t->kind == DSFLOW_MATRIX;
+}
+
+/* Of its step: the rate is this times that of the control. */
+static inline double dsf_muon_length(const struct dsf_update_args *a,
+                                     const struct dsflow_tensor *t)
+{
+    const double rows = (double)t->rows, cols = (double)t->cols;
+
+    return a->scale == DSF_MUON_RMS ? 0.2 * sqrt(fmax(rows, cols))
+                                    : sqrt(fmax(1, rows / cols));
 }
 
 /* Numbers of scratch for a matrix: twice the matrix, and two squares of the
