@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum tag { ADDRESS = DSF_OWN_TAGS + 64, ALL, REACHED };
+enum tag { ADDRESS = DSF_OWN_TAGS + 64, ALL, REACHED, GO };
 
 struct dsf_the_watch dsf_the_watch = { .listening = -1,
                                        .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -125,15 +125,20 @@ static int tell_addresses(struct dsf_wire *wire, struct dsf_watch_address *all,
     return status;
 }
 
-/* Those that are not reached are not waited for. */
+/* Those that are not reached are not waited for. None goes on before all have
+ * tried: it could fail, and process 0 end before another has reached it. */
 static int find_reached(struct dsf_wire *wire, int reached,
                         struct dsflow_err *err)
 {
     int32_t mine = reached == DSFLOW_OK, alone = -1;
     int status = DSFLOW_OK;
 
-    if (wire->process > 0)
-        return dsf_pass(wire, true, 0, REACHED, &mine, sizeof(mine), err);
+    if (wire->process > 0) {
+        status = dsf_pass(wire, true, 0, REACHED, &mine, sizeof(mine), err);
+        return status == DSFLOW_OK
+                   ? dsf_pass(wire, false, 0, GO, &mine, sizeof(mine), err)
+                   : status;
+    }
     for (int32_t p = 1; p < wire->nprocesses && status == DSFLOW_OK; p++) {
         int32_t theirs = 0;
 
@@ -145,6 +150,8 @@ static int find_reached(struct dsf_wire *wire, int reached,
     pthread_mutex_lock(&dsf_the_watch.lock);
     dsf_the_watch.unreached = alone >= 0;
     pthread_mutex_unlock(&dsf_the_watch.lock);
+    for (int32_t p = 1; p < wire->nprocesses && status == DSFLOW_OK; p++)
+        status = dsf_pass(wire, true, p, GO, &mine, sizeof(mine), err);
     if (status == DSFLOW_OK && alone >= 0)
         return dsflow_fail(err, DSFLOW_EIO,
                            "process %d (host %s) cannot be watched: it does "

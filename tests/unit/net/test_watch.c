@@ -59,12 +59,14 @@ _Noreturn static void child(int32_t process, int in, int out, act_fn act)
 {
     struct dsf_watch_address own, all[N];
     struct dsflow_err err;
+    char go;
 
     alarm(60);
     if (dsf_watch_listen(&own, &err) < 0 ||
         write(out, &own, sizeof(own)) != sizeof(own) ||
         read(in, all, sizeof(all)) != sizeof(all) ||
-        dsf_watch_begin(process, N, all, end, &err) < 0) {
+        dsf_watch_begin(process, N, all, end, &err) < 0 ||
+        write(out, "", 1) != 1 || read(in, &go, 1) != 1) {
         fprintf(stderr, "process %d: %s\n", (int)process, err.msg);
         _exit(99);
     }
@@ -78,6 +80,7 @@ static struct run begin(act_fn act)
     struct dsf_watch_address all[N];
     int up[N][2], down[N][2], says[N][2];
     struct run r;
+    char reached;
 
     for (int32_t p = 0; p < N; p++) {
         assert_int_equal(pipe(up[p]), 0);
@@ -93,17 +96,21 @@ static struct run begin(act_fn act)
             child(p, down[p][0], up[p][1], act);
         }
         close(says[p][1]);
+        close(up[p][1]);
         r.says[p] = says[p][0];
     }
     for (int32_t p = 0; p < N; p++)
         assert_int_equal(read(up[p][0], &all[p], sizeof(all[p])),
                          sizeof(all[p]));
-    for (int32_t p = 0; p < N; p++) {
+    for (int32_t p = 0; p < N; p++)
         assert_int_equal(write(down[p][1], all, sizeof(all)), sizeof(all));
-        for (int i = 0; i < 2; i++) {
-            close(up[p][i]);
-            close(down[p][i]);
-        }
+    for (int32_t p = 0; p < N; p++)
+        assert_int_equal(read(up[p][0], &reached, 1), 1);
+    for (int32_t p = 0; p < N; p++) { /* all are reached, as in _open */
+        assert_int_equal(write(down[p][1], &reached, 1), 1);
+        close(up[p][0]);
+        close(down[p][0]);
+        close(down[p][1]);
     }
     return r;
 }
