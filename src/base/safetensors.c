@@ -387,6 +387,7 @@ struct dsf_st_writer {
     bool sums; /* is it wanted? */
     uint64_t sum;
     uint64_t put; /* bytes */
+    bool skipped; /* the last ones */
 };
 
 int dsf_st_put(struct dsf_st_writer *out, const void *data, size_t bytes,
@@ -397,6 +398,7 @@ int dsf_st_put(struct dsf_st_writer *out, const void *data, size_t bytes,
     if (out->sums)
         out->sum = dsf_crc64_add(out->sum, data, bytes);
     out->put += bytes;
+    out->skipped = false;
     while (bytes > 0) {
         size_t chunk = bytes < (64u << 20) ? bytes : 64u << 20;
         ssize_t n = write(out->fd, from, chunk);
@@ -421,6 +423,7 @@ int dsf_st_skip(struct dsf_st_writer *out, size_t bytes, struct dsflow_err *err)
     if (out->sums)
         out->sum = dsf_crc64_skip(out->sum, bytes);
     out->put += bytes;
+    out->skipped = true;
     return lseek(out->fd, (off_t)bytes, SEEK_CUR) < 0
                ? dsflow_fail(err, DSFLOW_EIO, "%s: %m", out->path)
                : DSFLOW_OK;
@@ -489,6 +492,10 @@ int dsf_st_write(int fd, const char *path, const struct dsf_st_tensor *tensors,
             status = put(user, i, &out, err);
         assert(status < 0 || out.put == tensors[i].bytes);
     }
+    if (status == DSFLOW_OK && out.skipped &&
+        ftruncate(fd, lseek(fd, 0, SEEK_CUR)) < 0)
+        status =
+            dsflow_fail(err, DSFLOW_EIO, "%s: cannot be written: %m", path);
     if (sum != NULL)
         *sum = out.sum;
     return status;

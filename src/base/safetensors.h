@@ -57,7 +57,8 @@ typedef int (*dsf_st_put_fn)(void *user, unsigned i, struct dsf_st_writer *out,
 int dsf_st_put(struct dsf_st_writer *out, const void *data, size_t bytes,
                struct dsflow_err *err);
 
-/* The next bytes are another process's: they stay as they are. */
+/* The next bytes are another process's: they stay as they are. In a new file
+ * they are zeroes, which take no room on the disk. */
 int dsf_st_skip(struct dsf_st_writer *out, size_t bytes,
                 struct dsflow_err *err);
 

@@ -20,6 +20,8 @@ static float *part(const struct dsflow_call *call, unsigned i, int64_t from)
 
     if (i == PARAM)
         from += a->at.param_at;
+    else if (i == V)
+        from -= a->v_at;
     return (float *)call->bufs[i].ptr + from;
 }
 

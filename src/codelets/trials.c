@@ -205,9 +205,10 @@ static int make_lamb(const struct dsflow_op *op, uint64_t seed,
 const struct dsflow_trials dsf_trials_lamb = { .make = make_lamb,
                                                .fill = fill_update };
 
-/* Wide, tall and square matrices of a layer, and a vector behind them; or, for
- * every fourth seed, an embedding that is cut. Half of them have a copy; some
- * are large, and some begin anywhere. */
+/* Wide, tall and square matrices of a layer, and a vector behind them, of which
+ * alone there may be second moments; or no vector, and none; or, for every
+ * fourth seed, an embedding that is cut. Half of them have a copy; some are
+ * large, and some begin anywhere. */
 static int make_muon(const struct dsflow_op *op, uint64_t seed,
                      struct dsflow_shape *shapes, unsigned *n, void *args,
                      unsigned *fresh)
@@ -218,7 +219,7 @@ static int make_muon(const struct dsflow_op *op, uint64_t seed,
     const int step = seed % 8 == 2 ? 1 : 16;
     int64_t at = embedding ? -(int64_t)dsf_any(&state, 0, 30) : 0;
 
-    a->at.ntensors = embedding ? 1 : 3;
+    a->at.ntensors = embedding ? 1 : seed % 8 == 4 ? 2 : 3;
     for (int16_t i = 0; i < a->at.ntensors; i++) {
         struct dsflow_tensor *t = &a->at.tensors[i];
         const bool vector = !embedding && i == 2;
@@ -236,6 +237,10 @@ static int make_muon(const struct dsflow_op *op, uint64_t seed,
         at = (at + t->rows * t->cols + 15) / 16 * 16;
     }
     a->at.elems = embedding ? at / 2 + 1 : at;
+    if (seed % 8 == 4)
+        a->v_at = at;
+    else if (seed % 8 < 2)
+        a->v_at = a->at.tensors[2].at;
     a->at.grad_at = step * dsf_any(&state, 0, 2);
     a->at.param_at = step * dsf_any(&state, 0, 2);
     a->beta1 = 0.9;
@@ -249,11 +254,13 @@ static int make_muon(const struct dsflow_op *op, uint64_t seed,
     a->adam_rate = 0.1;
     a->copies = seed & 1;
     a->copy_at = a->copies ? step * dsf_any(&state, 0, 2) : 0;
-    *n = 5 + (unsigned)a->copies;
+    *n = seed % 8 == 4 ? 4 : 5 + (unsigned)a->copies;
     shapes[0] = dsf_shape_control();
     shapes[1] = dsf_shape_floats((size_t)(a->at.grad_at + a->at.elems));
     shapes[2] = dsf_shape_floats((size_t)(a->at.param_at + a->at.elems));
-    shapes[3] = shapes[4] = dsf_shape_floats((size_t)a->at.elems);
+    shapes[3] = dsf_shape_floats((size_t)a->at.elems);
+    if (*n > 4)
+        shapes[4] = dsf_shape_floats((size_t)(a->at.elems - a->v_at));
     if (a->copies)
         shapes[5] = dsflow_shape_of(seed & 2 ? DSFLOW_FP16 : DSFLOW_BF16,
                                     a->at.elems + a->copy_at);

@@ -272,7 +272,7 @@ void others_launch(const struct dsflow_call *call, size_t at, size_t n,
     s.p += at;
     s.g += at;
     s.m += at;
-    s.v += at;
+    s.v += (int64_t)at - ((const dsf_update_args *)call->args)->v_at;
     s.copy += s.copy != nullptr ? at : 0;
     s.decay = decays ? n : 0;
     s.n = n;

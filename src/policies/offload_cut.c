@@ -25,7 +25,7 @@ struct pieces;
 /* Where states are updated. */
 struct cut_place {
     enum dsflow_tier tier;
-    int64_t *most;   /* by rank: elements of its largest piece */
+    int64_t *most;   /* by rank and state: elements of the largest piece */
     uint32_t *turns; /* by rank: updates of pieces so far */
 };
 
@@ -126,7 +126,8 @@ static int64_t smallest_state(const struct cutter *k,
 }
 
 /* What a task that can be cut needs all of, however it is cut; and what it has
- * all of where it works on a shard: of that, pieces would be other ones. */
+ * all of where it works on a shard: of that, pieces would be other ones. What
+ * is one block is never cut, and another state may be of a part of the unit. */
 static void find_uncut(struct cutter *k)
 {
     const struct dsflow_task_spec *t;
@@ -138,8 +139,8 @@ static void find_uncut(struct cutter *k)
             const struct dsflow_data_spec *d =
                 dsflow_graph_data(k->rw.in, t->data[p]);
 
-            if (is_state(d) &&
-                (!dsf_task_port(t, p)->slice || d->elems > least))
+            if (is_state(d) && (!dsf_task_port(t, p)->slice ||
+                                (d->elems > least && d->elems > d->block)))
                 k->uncut[t->data[p].i] = 1;
         }
     }
@@ -181,20 +182,31 @@ static struct cut_place *place_of(struct cutter *k,
                : &k->at;
 }
 
+static int64_t *most_of(const struct cutter *k, const struct cut_place *at,
+                        const struct dsflow_data_spec *state, int32_t rank)
+{
+    return &at->most[(size_t)rank * k->plan->kept.n + state->kept - 1];
+}
+
 static void find_most(struct cutter *k)
 {
     const struct dsflow_task_spec *t;
 
     for (uint32_t i = 0; (t = dsf_nth_task(k->rw.in, i)) != NULL; i++) {
         const struct dsflow_data_spec *state = state_of(k, t);
-        int64_t n = state != NULL ? count_pieces(k, state) : 0;
-        struct cut_place *at = place_of(k, t);
+        const int64_t n = state != NULL ? count_pieces(k, state) : 0;
 
-        for (int64_t c = 0; c < n; c++) {
-            int64_t elems = before(state, c + 1, n) - before(state, c, n);
+        for (unsigned p = 0; p < t->ndata && n > 0; p++) {
+            const struct dsflow_data_spec *d =
+                dsflow_graph_data(k->rw.in, t->data[p]);
+            int64_t *most;
 
-            if (elems > at->most[t->rank])
-                at->most[t->rank] = elems;
+            if (!is_packed(k, d) || k->uncut[t->data[p].i])
+                continue;
+            most = most_of(k, place_of(k, t), d, t->rank);
+            for (int64_t c = 0; c < n; c++)
+                if (before(d, c + 1, n) - before(d, c, n) > *most)
+                    *most = before(d, c + 1, n) - before(d, c, n);
         }
     }
 }
@@ -209,7 +221,7 @@ static dsflow_data_id buffer(struct cutter *k, const struct cut_place *at,
         near ? k->plan->rank_workers
              : 1 + (uint32_t)(k->keys->read_ahead + k->keys->write_behind);
     struct dsflow_data_spec own =
-        DSFLOW_DATA(.elems = at->most[rank], .dtype = DSFLOW_FP32,
+        DSFLOW_DATA(.elems = *most_of(k, at, state, rank), .dtype = DSFLOW_FP32,
                     .role = DSFLOW_STATES, .home = rank, .tier = at->tier,
                     .unit = -1,
                     .ring = near ? "machine.workers" : "offload.read_ahead");
@@ -451,7 +463,8 @@ static struct cut_place new_place(const struct dsflow_plan *plan,
 {
     return (struct cut_place){
         .tier = tier,
-        .most = dsf_xcalloc((size_t)plan->nranks, sizeof(int64_t)),
+        .most =
+            dsf_xcalloc((size_t)plan->nranks * plan->kept.n, sizeof(int64_t)),
         .turns = dsf_xcalloc((size_t)plan->nranks, sizeof(uint32_t)),
     };
 }

@@ -52,6 +52,14 @@ void dsf_add_mapped(struct dsflow_graph *g, const struct dsflow_task_spec *t,
 int dsf_reference_keep(const struct dsf_job *job, struct dsf_kept_list *list,
                        struct dsflow_err *err);
 
+/* Where the tensors of a unit are, and what each one is. */
+void dsf_reference_describe(const struct dsf_unit *unit,
+                            struct dsflow_update_args *args);
+
+/* dsf_optimizer_state_from, of a unit. */
+int64_t dsf_reference_state_from(const struct dsf_unit *unit,
+                                 const struct dsflow_optimizer *o, unsigned i);
+
 /* Let every policy decide, then rewrite, up to the one called `until` (NULL:
  * all), and check the result. The graph belongs to the caller. */
 int dsf_policies_build(struct dsflow_plan *plan, const char *until,

@@ -153,6 +153,14 @@ static void add_unit(struct step *s, unsigned u)
     d->param = dsf_add_named(s->g, &param, "%s", unit->name);
     d->states = dsf_xcalloc(s->nstates + 1, sizeof(*d->states));
     for (unsigned i = 0; i < s->nstates; i++) {
+        const int64_t from = dsf_reference_state_from(unit, s->optimizer, i);
+
+        d->states[i] = dsf_no_data();
+        if (from == unit->elems)
+            continue;
+        state.at = from;
+        state.elems = unit->elems - from;
+        state.block = from > 0 ? state.elems : param.block;
         state.kept = (uint16_t)(1 + DSF_KEPT_STATE + i);
         state.stream = dsf_state_stream(s->plan->job->main.seed,
                                         s->optimizer->states[i], (int32_t)u, 0);

@@ -108,3 +108,33 @@ int dsf_reference_keep(const struct dsf_job *job, struct dsf_kept_list *list,
                          err);
     return status;
 }
+
+void dsf_reference_describe(const struct dsf_unit *unit,
+                            struct dsflow_update_args *args)
+{
+    args->elems = unit->elems;
+    args->decay = unit->decay;
+    args->block = unit->block;
+    args->ntensors = (int32_t)unit->ntensors;
+    for (unsigned i = 0; i < unit->ntensors; i++) {
+        const struct dsf_tensor *t = &unit->tensors[i];
+
+        args->tensors[i] = (struct dsflow_tensor){
+            .at = t->offset,
+            .rows = t->rows,
+            .cols = t->cols,
+            .kind = t->vector ? DSFLOW_VECTOR : unit->matrices,
+            .decays = t->offset < unit->decay,
+            .number = (int16_t)i,
+        };
+    }
+}
+
+int64_t dsf_reference_state_from(const struct dsf_unit *unit,
+                                 const struct dsflow_optimizer *o, unsigned i)
+{
+    struct dsflow_update_args args = { 0 };
+
+    dsf_reference_describe(unit, &args);
+    return dsf_optimizer_state_from(o, i, &args);
+}

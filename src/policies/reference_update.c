@@ -75,28 +75,6 @@ void dsf_step_begin_update(struct step *s)
     EMIT_SCALED(s, &dsf_op_begin, &begin, s->control);
 }
 
-/* Where the tensors of a unit are, and what each one is. */
-static void describe(const struct dsf_unit *unit,
-                     struct dsflow_update_args *args)
-{
-    args->elems = unit->elems;
-    args->decay = unit->decay;
-    args->block = unit->block;
-    args->ntensors = (int32_t)unit->ntensors;
-    for (unsigned i = 0; i < unit->ntensors; i++) {
-        const struct dsf_tensor *t = &unit->tensors[i];
-
-        args->tensors[i] = (struct dsflow_tensor){
-            .at = t->offset,
-            .rows = t->rows,
-            .cols = t->cols,
-            .kind = t->vector ? DSFLOW_VECTOR : unit->matrices,
-            .decays = t->offset < unit->decay,
-            .number = (int16_t)i,
-        };
-    }
-}
-
 /* What the ratio of each tensor follows from, and the ratios; the task that
  * uses them, with its arguments, comes next. */
 static dsflow_data_id weigh_unit(struct step *s, unsigned u,
@@ -137,13 +115,14 @@ static void update_unit(struct step *s, unsigned u)
     struct unit_data *d = &s->units[u];
     struct dsflow_optimizer_keys keys = dsf_optimizer_keys(job);
     struct dsflow_err why = { .msg = "" };
+    unsigned nstates = s->nstates;
     dsflow_data_id *ports;
     void *args;
 
     if (s->status < 0)
         return;
     args = dsf_xcalloc(1, o->op->args_size);
-    describe(unit, args);
+    dsf_reference_describe(unit, args);
     if (o->fill != NULL)
         s->status = o->fill(dsf_job_part(job, o->options), &keys, args, &why);
     if (s->status < 0)
@@ -164,7 +143,9 @@ static void update_unit(struct step *s, unsigned u)
     memcpy(ports + 3, d->states, s->nstates * sizeof(*ports));
     if (front != NULL && s->status == DSFLOW_OK)
         ports[1] = weigh_unit(s, u, front, args, ports);
-    dsf_step_emit(s, o->op, args, unit->layer, 0, 3 + s->nstates, ports);
+    while (nstates > 0 && !dsf_is_data(d->states[nstates - 1]))
+        nstates--;
+    dsf_step_emit(s, o->op, args, unit->layer, 0, 3 + nstates, ports);
     free(ports);
     free(args);
 }

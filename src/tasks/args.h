@@ -199,7 +199,7 @@ enum dsf_muon_scale { DSF_MUON_SCALES(DSF_CHOICE_VALUE) };
  * } sgd                      { control R, grad R, param RW, m RW?, copy RW? }
  * lion                     { control R, grad R, param RW, m RW, copy RW? }
  * adagrad                  { control R, grad R, param RW, sum RW, copy RW? }
- * muon                     { control R, grad R, param RW, m RW, v RW, copy RW?
+ * muon                     { control R, grad R, param RW, m RW, v RW?, copy RW?
  * } m of sgd: momentum. copy: the new parameters in bf16 or fp16, rounded to
  * the nearest, from element copy_at on; copies says that the task has this
  * port. All: g = grad * control.scale. Elements [0, decay) decay. adam: Kingma
@@ -210,8 +210,9 @@ enum dsf_muon_scale { DSF_MUON_SCALES(DSF_CHOICE_VALUE) };
  * diagonal; L2 decay; as torch.optim.Adagrad without a decay of the rate. muon:
  * of a matrix of a layer m = mean of g, x = m or, Nesterov's, the mean of g and
  * m, made orthogonal in `steps` steps (Jordan et al. 2024), p -= lr s x with s
- * of `scale`, and decoupled decay; v of it stays 0. All else as adam, with
- *   decoupled decay and the rate lr adam_rate.
+ * of `scale`, and decoupled decay, and it has no v. All else as adam, with
+ *   decoupled decay and the rate lr adam_rate; v begins at number v_at, and is
+ *   left out where that is elems.
  *
  * lamb_moments             { control R, grad R, param R, m RW, v RW, sums W }
  * lamb_ratio               { ratio W, sums R, ... }       struct dsf_ratio_args
@@ -236,6 +237,7 @@ struct dsf_update_args {
         m_at; /* of adam and lamb: in m, which may be whole where v is cut */
     double adam_rate;     /* of muon: the rate of AdamW / lr */
     int32_t steps, scale; /* of muon: enum dsf_muon_scale */
+    int64_t v_at; /* of muon: the number of the task that v begins with */
 };
 struct dsf_ratio_args {
     double least, most;

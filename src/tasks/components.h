@@ -59,4 +59,9 @@ dsf_optimizer_front(const struct dsflow_op *op);
 unsigned dsf_optimizer_nstates(const struct dsflow_optimizer *o,
                                const struct dsf_job *job);
 
+/* The number of a whole unit from which on there is state `i`: 0, or where what
+ * is before it has none; unit->elems: the unit has none. */
+int64_t dsf_optimizer_state_from(const struct dsflow_optimizer *o, unsigned i,
+                                 const struct dsflow_update_args *unit);
+
 #endif

@@ -29,7 +29,11 @@ void dsf_lamb_fill_ratio(const struct dsf_lamb_keys *limits,
                          const struct dsf_update_args *of,
                          struct dsf_ratio_args *args);
 
-/* task_update.c, for the kinds of task with its arguments: is there a copy
+/* task_update.c: dsflow_update_check of all ports but one; 0: of all. */
+int dsf_update_check_but(const struct dsflow_case *c, unsigned but,
+                         struct dsflow_err *err);
+
+/* The same, for the kinds of task with its arguments: is there a copy
  * where the arguments say so, on the last port, with room for all numbers? And
  * `slice`, of an op whose port `copy` that is. */
 int dsf_update_copy_check(const struct dsflow_case *c, struct dsflow_err *err);

@@ -45,6 +45,11 @@ static inline double dsf_muon_length(const struct dsf_update_args *a,
                                     : sqrt(fmax(1, rows / cols));
 }
 
+/* Of a whole unit: the number from which on it has second moments, a multiple
+ * of DSFLOW_BLOCK_ELEMS; a->elems where all of it is matrices, and it has none.
+ */
+int64_t dsf_muon_second_from(const struct dsflow_update_args *a);
+
 /* Numbers of scratch for a matrix: twice the matrix, and two squares of the
  * shorter of its sides. */
 int64_t dsf_muon_room(const struct dsflow_tensor *t);

@@ -326,6 +326,12 @@ unsigned dsf_optimizer_nstates(const struct dsflow_optimizer *o,
     return wants < n ? wants : n;
 }
 
+int64_t dsf_optimizer_state_from(const struct dsflow_optimizer *o, unsigned i,
+                                 const struct dsflow_update_args *unit)
+{
+    return o->op == &dsf_op_muon && i == 1 ? dsf_muon_second_from(unit) : 0;
+}
+
 struct dsflow_optimizer_keys dsf_optimizer_keys(const struct dsf_job *job)
 {
     const struct dsf_job_optimizer *in = &job->optimizer;

@@ -5,6 +5,7 @@
 #include "config/choice.h"
 #include "tasks/components.h"
 #include "tasks/lamb.h"
+#include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
 /* --- keys ----------------------------------------------------------------- */
@@ -46,6 +47,18 @@ void dsf_muon_fill(const void *part, const struct dsflow_optimizer_keys *keys,
     args->scale = (int32_t)k->scale;
     args->adam_rate =
         k->adam_lr > 0 && keys->lr > 0 ? k->adam_lr / keys->lr : 1;
+    args->v_at = dsf_muon_second_from(&args->at);
+}
+
+/* Whole blocks of int8, as these are of the numbers of the unit. */
+int64_t dsf_muon_second_from(const struct dsflow_update_args *a)
+{
+    int64_t from = a->elems;
+
+    for (int32_t i = 0; i < a->ntensors; i++)
+        if (!dsf_muon_turns(&a->tensors[i]) && a->tensors[i].at < from)
+            from = a->tensors[i].at;
+    return from == a->elems ? from : from - from % DSFLOW_BLOCK_ELEMS;
 }
 
 /* --- the task ------------------------------------------------------------- */
@@ -60,10 +73,39 @@ int64_t dsf_muon_room(const struct dsflow_tensor *t)
     return 2 * t->rows * t->cols + 2 * least(t) * least(t);
 }
 
+enum { V = 4, COPY };
+
+/* Is there a second moment of all that AdamW updates? */
+static int check_second(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_update_args *a = c->args;
+    const int64_t left = a->at.elems - a->v_at;
+
+    for (int32_t i = 0; i < a->at.ntensors; i++) {
+        const struct dsflow_tensor *t = &a->at.tensors[i];
+
+        if (!dsf_muon_turns(t) && t->at < a->v_at && a->v_at > 0)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "muon: v from number %lld on: expected it from "
+                               "%lld on",
+                               (long long)a->v_at, (long long)t->at);
+    }
+    if (a->v_at < 0 || left < 0 || (!dsf_has_port(c, V) && left > 0))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "muon: v from number %lld on, of %lld: expected it "
+                           "to be there",
+                           (long long)a->v_at, (long long)a->at.elems);
+    return dsf_has_port(c, V) ? dsf_range_check(c, V, DSFLOW_FP32, 0, left, err)
+                              : DSFLOW_OK;
+}
+
 static int muon_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_update_args *a = c->args;
-    int status = dsflow_update_check(c, err);
+    int status = dsf_update_check_but(c, V, err);
+
+    if (status == DSFLOW_OK)
+        status = check_second(c, err);
 
     for (int32_t i = 0; i < a->at.ntensors && status == DSFLOW_OK; i++) {
         const struct dsflow_tensor *t = &a->at.tensors[i];
@@ -88,6 +130,8 @@ static void muon_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const struct dsf_update_args *a = c->args;
 
     dsflow_update_cost(c, 12, cost);
+    if (dsf_has_port(c, V))
+        cost->bytes -= 2.0 * (double)dsflow_dtype_bytes(DSFLOW_FP32, a->v_at);
     for (int32_t i = 0; i < a->at.ntensors; i++) {
         const struct dsflow_tensor *t = &a->at.tensors[i];
         const double n = (double)t->rows * (double)t->cols;
@@ -112,12 +156,14 @@ static size_t muon_scratch(const struct dsflow_case *c)
     return dsflow_dtype_bytes(DSFLOW_FP32, most);
 }
 
-enum { COPY = 5 };
-
 static void muon_slice(void *args, int64_t from, int64_t elems,
                        const int64_t *gone)
 {
+    struct dsf_update_args *a = args;
+
     dsf_update_slice_with_copy(args, from, elems, gone, COPY);
+    if (from >= 0)
+        a->v_at += gone[V] - from;
 }
 
 DSF_OP(muon,
@@ -130,7 +176,7 @@ DSF_OP(muon,
                       .floats = DSFLOW_NARROW_ALONE },
                     { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
                     { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS },
-                    { "v", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                    { "v", DSFLOW_RW, .slice = DSFLOW_ELEMS, .optional = 1 },
                     { "copy", DSFLOW_RW, .slice = DSFLOW_ELEMS,
                       .optional = 1 }),
        .check = muon_check, .cost = muon_cost, .scratch = muon_scratch,

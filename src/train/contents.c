@@ -212,10 +212,11 @@ static int move_unit(struct dsf_contents *c, unsigned unit, unsigned kind,
 {
     int status = DSFLOW_OK;
 
-    if (c->tensor == 1)
-        return move(c, unit, kind, 0, whole, get, err);
+    /* What nobody needs is not kept: that is zeroes. */
     if (get)
         memset(whole, 0, (size_t)c->model->units[unit].elems * sizeof(*whole));
+    if (c->tensor == 1)
+        return move(c, unit, kind, 0, whole, get, err);
     for (int32_t p = 0; p <= c->tensor && status == DSFLOW_OK; p++)
         status = move_part(c, unit, kind, p, whole, get, err);
     return status;
@@ -258,7 +259,13 @@ int dsf_contents_fill(struct dsf_contents *c, unsigned unit, unsigned kind,
     return status;
 }
 
-/* The pieces one after the other: a replica begins where another has been. */
+static int skip(struct dsf_st_writer *out, int64_t n, struct dsflow_err *err)
+{
+    return n > 0 ? dsf_st_skip(out, (size_t)n * sizeof(float), err) : DSFLOW_OK;
+}
+
+/* The pieces one after the other: a replica begins where another has been.
+ * Between them and behind them are zeroes. */
 static int write_pieces(struct dsf_contents *c, unsigned unit, unsigned kind,
                         struct dsf_st_writer *out, struct dsflow_err *err)
 {
@@ -275,10 +282,14 @@ static int write_pieces(struct dsf_contents *c, unsigned unit, unsigned kind,
         piece = map(c, i, DSFLOW_R, err);
         if (piece == NULL)
             return DSFLOW_EIO;
-        status = dsf_st_put(out, piece, d->bytes, err);
-        done += d->elems;
+        status = skip(out, d->at - done, err);
+        if (status == DSFLOW_OK)
+            status = dsf_st_put(out, piece, d->bytes, err);
+        done = d->at + d->elems;
     }
-    return status;
+    return status == DSFLOW_OK
+               ? skip(out, c->model->units[unit].elems - done, err)
+               : status;
 }
 
 /* What is kept as it is: one piece of data, or the first of its replicas. */

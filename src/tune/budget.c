@@ -7,6 +7,7 @@
 #include "measure/disks.h"
 #include "plan/division.h"
 #include "policies/keys.h"
+#include "policies/policies.h"
 #include "tasks/components.h"
 
 #include <math.h>
@@ -235,17 +236,36 @@ bool dsf_fit_shortfall(const struct dsflow_plan *plan,
     return shortfall->needs > 0;
 }
 
+/* Numbers of all states. */
+static double count_states(const struct dsf_job *job,
+                           const struct dsf_model *model)
+{
+    const struct dsflow_optimizer *o = dsf_job_optimizer(job, NULL);
+    const unsigned nstates = dsf_optimizer_nstates(o, job);
+    double n = 0;
+
+    for (unsigned u = 0; u < model->nunits; u++)
+        for (unsigned i = 0; i < nstates; i++) {
+            const struct dsf_unit *unit = &model->units[u];
+            const int64_t from = dsf_reference_state_from(unit, o, i);
+
+            for (unsigned t = 0; t < unit->ntensors; t++)
+                if (unit->tensors[t].offset >= from)
+                    n +=
+                        (double)(unit->tensors[t].rows * unit->tensors[t].cols);
+        }
+    return n;
+}
+
 double dsf_fit_least(const struct dsf_job *job, const struct dsf_model *model)
 {
-    enum dsflow_dtype kept = dsf_job_states(job);
-    unsigned states =
-        dsf_optimizer_nstates(dsf_job_optimizer(job, NULL), job);
+    const enum dsflow_dtype kept = dsf_job_states(job);
 
-    return (double)model->params *
-           (double)(dsflow_dtype_bytes(DSFLOW_FP32, 1) +
-                    states * (kept == DSFLOW_INT8_BLOCK
-                                  ? 1 /* its scales are few */
-                                  : dsflow_dtype_bytes(kept, 1)));
+    return (double)model->params * (double)dsflow_dtype_bytes(DSFLOW_FP32, 1) +
+           count_states(job, model) *
+               (double)(kept == DSFLOW_INT8_BLOCK
+                            ? 1 /* its scales are few */
+                            : dsflow_dtype_bytes(kept, 1));
 }
 
 /* Of all nodes; INFINITY: unknown. */

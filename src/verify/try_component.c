@@ -160,10 +160,15 @@ static unsigned char *used_of(const struct dsflow_update_args *a)
     return used;
 }
 
-/* Where the numbers of an update begin in a port. */
-static int64_t begin_of(const struct dsflow_update_args *a, unsigned port)
+/* Where the numbers of an update begin in a port: below 0 in that of a state
+ * that the first ones have not. */
+static int64_t begin_of(const struct dsf_case *c, unsigned port)
 {
-    return port == GRAD ? a->grad_at : port == PARAM ? a->param_at : 0;
+    const struct dsflow_update_args *a = c->args;
+
+    return port == GRAD    ? a->grad_at
+           : port == PARAM ? a->param_at
+                           : c->shapes[port].elems - a->elems;
 }
 
 static void fill_update(struct dsf_case *c, const unsigned char *used)
@@ -186,7 +191,7 @@ static void fill_update(struct dsf_case *c, const unsigned char *used)
         }
         dsf_case_fill(c->seed, i, v, n);
         for (size_t k = 0; k < n; k++) {
-            int64_t e = (int64_t)k - begin_of(a, i);
+            int64_t e = (int64_t)k - begin_of(c, i);
             bool pad = e >= 0 && e < a->elems && !used[e];
 
             /* What a state holds may have to be positive, as a variance. */
@@ -221,14 +226,15 @@ static void check_padding(const struct dsf_case *c, const struct dsf_left *left)
     unsigned char *used = used_of(a);
 
     for (unsigned i = PARAM; i < c->n; i++) {
-        const float *v = (const float *)left->v[i] + begin_of(a, i);
+        const float *v = left->v[i];
+        const int64_t begin = begin_of(c, i);
 
-        for (int64_t e = 0; e < a->elems; e++)
-            if (!used[e] && v[e] != 0)
+        for (int64_t e = begin < 0 ? -begin : 0; e < a->elems; e++)
+            if (!used[e] && v[begin + e] != 0)
                 dsf_child_fault("port %s, number %lld is padding, and becomes "
                                 "%g: expected 0",
                                 c->op->ports[i].name, (long long)e,
-                                (double)v[e]);
+                                (double)v[begin + e]);
     }
     free(used);
 }
@@ -261,9 +267,8 @@ static void check_shard(const struct dsf_case *c, const struct dsf_computes *by,
         dsf_child_fault("the op's check refuses a shard: %s", err.msg);
     dsf_case_run(&s, by, &left);
     for (unsigned i = PARAM; i < s.n; i++) {
-        const float *all =
-            (const float *)whole->v[i] + begin_of(c->args, i) + from;
-        const float *own = (const float *)left.v[i] + begin_of(a, i);
+        const float *all = (const float *)whole->v[i] + begin_of(c, i) + from;
+        const float *own = (const float *)left.v[i] + begin_of(&s, i);
 
         for (int64_t e = 0; e < elems; e++)
             if (memcmp(&all[e], &own[e], sizeof(*own)) != 0)

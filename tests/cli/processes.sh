@@ -180,4 +180,10 @@ in_processes 2 0 'step 10' --set job.output=kept2 $keys
 cmp -s kept1/checkpoints/step-10/states.safetensors kept2/checkpoints/step-10/states.safetensors ||
     fault "states of two processes are others than those of one"
 
+# Of matrices Muon has no second moments, of which files have zeroes.
+keys='--set optimizer.kind=muon --set mesh.data=2 --set zero.stage=1'
+run muon1 $keys
+in_processes 2 0 'step 10' --set job.output=muon2 $keys
+same muon1 muon2
+
 finish

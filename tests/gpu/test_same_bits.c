@@ -224,6 +224,17 @@ static void make_lamb(struct trial *t)
                                        n + a->copy_at);
 }
 
+/* The first number that is no matrix's: second moments may begin there. */
+static int64_t first_of_adam(const struct dsflow_update_args *a)
+{
+    int64_t first = a->elems;
+
+    for (int32_t i = 0; i < a->ntensors; i++)
+        if (a->tensors[i].kind != DSFLOW_MATRIX && a->tensors[i].at < first)
+            first = a->tensors[i].at;
+    return first < 0 ? 0 : first;
+}
+
 /* Of a unit without matrices of layers, which is AdamW's; where the step is
  * skipped, what is whole is a matrix. */
 static void make_muon(struct trial *t)
@@ -255,7 +266,9 @@ static void make_muon(struct trial *t)
     t->shapes[0] = control();
     t->shapes[1] = dsflow_shape_of(any_type(t), n + a->at.grad_at);
     t->shapes[2] = floats(n + a->at.param_at);
-    t->shapes[3] = t->shapes[4] = floats(n);
+    a->v_at = any(t, 0, first_of_adam(&a->at));
+    t->shapes[3] = floats(n);
+    t->shapes[4] = floats(n - a->v_at);
     t->n = a->copies ? 6 : 5;
     a->copy_at = a->copies ? any_start(t) : 0;
     if (a->copies)

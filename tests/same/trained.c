@@ -8,7 +8,9 @@
 #include "model/parts.h"
 #include "plan/programs.h"
 #include "plan/sight.h"
+#include "policies/policies.h"
 #include "policies/processes.h"
+#include "tasks/components.h"
 
 #include "lib/near_wire.h"
 #include "lib/test.h"
@@ -237,15 +239,24 @@ static void check_known(const struct training *tr, int kind, unsigned u)
     const struct dsf_unit *unit = &tr->trial.model.units[u];
     const float *known =
         tr->result->known[kind] + first_of_unit(&tr->trial.model, u);
+    const int64_t from =
+        kind == PARAM
+            ? 0
+            : dsf_reference_state_from(unit,
+                                       dsf_job_optimizer(&tr->trial.job, NULL),
+                                       (unsigned)(kind - M));
 
     for (unsigned t = 0; t < unit->ntensors; t++)
         for (int64_t i = 0; i < unit->tensors[t].rows * unit->tensors[t].cols;
-             i++)
-            if (known[unit->tensors[t].offset + i] !=
-                tr->result->known[kind][0])
-                fail_msg("%s: nothing holds number %lld of the %s of %s",
-                         tr->text, (long long)i, kind_names[kind],
-                         unit->tensors[t].name);
+             i++) {
+            const int64_t at = unit->tensors[t].offset + i;
+            const float expected = at < from ? 0 : tr->result->known[kind][0];
+
+            if (known[at] != expected)
+                fail_msg("%s: %s holds number %lld of the %s of %s", tr->text,
+                         known[at] > 0 ? "something" : "nothing", (long long)i,
+                         kind_names[kind], unit->tensors[t].name);
+        }
     assert_true(kind != PARAM || known[0] > 0);
 }
 

@@ -83,6 +83,14 @@ static struct dsflow_control control_of(int step,
                                     .scale = 0.5 };
 }
 
+static void must_check(const struct dsflow_case *seen)
+{
+    struct dsflow_err err = { .msg = "" };
+
+    if (dsf_op_muon.check(seen, &err) < 0)
+        fail_msg("%s", err.msg);
+}
+
 static void update(struct unit *u, const struct dsf_update_args *a, int step)
 {
     static _Alignas(64) float g[N], scratch[4 * N];
@@ -93,18 +101,17 @@ static void update(struct unit *u, const struct dsf_update_args *a, int step)
         { g, sizeof(g), N, DSFLOW_FP32 },
         { u->p, sizeof(u->p), N, DSFLOW_FP32 },
         { u->m, sizeof(u->m), N, DSFLOW_FP32 },
-        { u->v, sizeof(u->v), N, DSFLOW_FP32 },
+        { u->v, (size_t)(N - a->v_at) * sizeof(*u->v), N - a->v_at,
+          DSFLOW_FP32 },
         { u->copy, sizeof(u->copy), N, DSFLOW_BF16 },
     };
     const unsigned n = a->copies ? 6 : 5;
     struct dsflow_shape shapes[6];
-    struct dsflow_err err = { .msg = "" };
     const struct dsflow_case seen = { op, shapes, n, a };
 
     for (unsigned i = 0; i < n; i++)
         shapes[i] = dsflow_shape_of(bufs[i].dtype, bufs[i].elems);
-    if (op->check(&seen, &err) < 0)
-        fail_msg("%s", err.msg);
+    must_check(&seen);
     assert_true(op->scratch(&seen) <= sizeof(scratch));
     for (int64_t i = 0; i < N; i++)
         g[i] = (float)gradient(i, step);
@@ -195,7 +202,10 @@ static void compare(const struct dsf_update_args *a)
         worst = fmax(worst, fabs((double)u.p[i] - x.p[i]));
     if (!(worst < 1e-5))
         fail_msg("%g apart after %d steps", worst, STEPS);
-    for (int64_t i = 0; i < tensors[3].at; i++)
+    for (int64_t i = 0; i < tensors[3].at - a->v_at; i++)
+        assert_true(u.v[i] == 0);
+    assert_true(u.v[tensors[3].at - a->v_at] > 0);
+    for (int64_t i = N - a->v_at; i < N; i++)
         assert_true(u.v[i] == 0);
 }
 
@@ -205,7 +215,46 @@ static void muon_follows_its_formula(void **state)
 
     compare(&a);
     a = args_of(0, DSF_MUON_RMS);
+    a.v_at = dsf_muon_second_from(&a.at);
     compare(&a);
+}
+
+/* Whole blocks of int8, and of matrices alone none. */
+static void second_moments_begin_behind_the_matrices(void **state)
+{
+    struct dsf_update_args a = args_of(1, DSF_MUON_SHAPE);
+    struct dsflow_shape shapes[] = {
+        dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control)),
+        dsflow_shape_of(DSFLOW_FP32, N),
+        dsflow_shape_of(DSFLOW_FP32, N),
+        dsflow_shape_of(DSFLOW_FP32, N),
+        dsflow_shape_of(DSFLOW_FP32, N - 1280),
+    };
+    const struct dsflow_case with = { &dsf_op_muon, shapes, 5, &a };
+    const struct dsflow_case without = { &dsf_op_muon, shapes, 4, &a };
+    struct dsflow_cost short_v = { 0 }, long_v = { 0 };
+    struct dsflow_err err;
+
+    assert_int_equal(dsf_muon_second_from(&a.at), 1280); /* 1456 / 256 * 256 */
+    dsf_op_muon.cost(&with, &long_v);
+    a.v_at = 1280;
+    dsf_op_muon.cost(&with, &short_v);
+    assert_true(long_v.bytes - short_v.bytes == 8.0 * 1280);
+    must_check(&with);
+    a.v_at = 1279;
+    assert_int_equal(dsf_op_muon.check(&with, &err), DSFLOW_EINVAL);
+    a.v_at = 1457; /* the vector begins before */
+    assert_int_equal(dsf_op_muon.check(&with, &err), DSFLOW_EINVAL);
+    a.v_at = N;
+    assert_int_equal(dsf_op_muon.check(&without, &err), DSFLOW_EINVAL);
+
+    a.at.tensors[3].kind = DSFLOW_EMBEDDING;
+    assert_int_equal(dsf_muon_second_from(&a.at), 1280);
+    a.at.tensors[3].kind = DSFLOW_MATRIX;
+    assert_int_equal(dsf_muon_second_from(&a.at), N);
+    must_check(&without);
+    a.v_at = 0;
+    assert_int_equal(dsf_op_muon.check(&without, &err), DSFLOW_EINVAL);
 }
 
 /* Without momentum and decay, a matrix moves by one whose singular values are
@@ -258,6 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(muon_follows_its_formula),
+        cmocka_unit_test(second_moments_begin_behind_the_matrices),
         cmocka_unit_test(a_step_is_nearly_orthogonal),
         cmocka_unit_test(the_copy_is_the_parameters_rounded),
     };

@@ -303,6 +303,52 @@ static void cores_update_matrices_where_their_states_are(void **state)
     end_trial(&t);
 }
 
+static const struct dsflow_data_spec *named(const struct trial *t,
+                                            const char *name)
+{
+    dsflow_data_id id;
+
+    if (!dsflow_graph_find(t->graph, name, &id))
+        fail_msg("no %s", name);
+    return dsflow_graph_data(t->graph, id);
+}
+
+/* Muon keeps second moments of what AdamW updates, and no buffer is larger than
+ * they are: nothing else is swapped. A momentum is packed as ever. */
+static void second_moments_of_matrices_are_nowhere(void **state)
+{
+    static const char *const jobs[] = {
+        "llama optimizer.kind=muon",
+        "llama optimizer.kind=muon mesh.data=2 zero.stage=0",
+        "llama optimizer.kind=muon machine.gpus=1 offload.optimizer=cpu",
+        "llama optimizer.kind=muon machine.gpus=1 offload.optimizer=nvme "
+        "precision.compute=bf16 precision.states=int8",
+    };
+    const int64_t mlp = 3 * 96 * 64; /* numbers of its matrices */
+
+    for (size_t i = 0; i < sizeof(jobs) / sizeof(*jobs); i++) {
+        const struct dsflow_data_spec *m, *v;
+        struct trial t;
+
+        plan_trial(&t, jobs[i]);
+        m = named(&t, "m.layer0.mlp");
+        v = named(&t, "v.layer0.mlp");
+        assert_true(m->at == 0 && m->elems == v->at + v->elems);
+        assert_true(v->at == mlp && v->elems >= 64);
+        assert_int_equal(m->dtype, v->dtype);
+        assert_int_equal(m->dtype, i == 3 ? DSFLOW_INT8_BLOCK : DSFLOW_FP32);
+        assert_true(has(&t, "m.layer0.out") && !has(&t, "v.layer0.out"));
+        assert_true(named(&t, "v.embed")->elems == named(&t, "m.embed")->elems);
+        if (i == 2)
+            assert_true(named(&t, "slot.gpu.v.0.r0")->elems == v->elems);
+        if (i == 3) {
+            assert_true(named(&t, "fp32.gpu.v.0.r0")->elems == v->elems);
+            assert_true(named(&t, "fp32.gpu.m.0.r0")->elems == m->elems);
+        }
+        end_trial(&t);
+    }
+}
+
 /* Parameters in bf16 alone: they are kept, their masters and the program that
  * makes them from those are gone. */
 static void parameters_may_have_no_masters(void **state)
@@ -417,6 +463,7 @@ int main(void)
         cmocka_unit_test(states_on_the_device_are_kept_in_fewer_bytes),
         cmocka_unit_test(a_gpu_updates_matrices_wherever_states_are),
         cmocka_unit_test(cores_update_matrices_where_their_states_are),
+        cmocka_unit_test(second_moments_of_matrices_are_nowhere),
         cmocka_unit_test(parameters_may_have_no_masters),
         cmocka_unit_test(rounding_knows_no_replica_shard_or_piece),
         cmocka_unit_test(a_share_of_the_states_stays),

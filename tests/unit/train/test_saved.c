@@ -3,6 +3,8 @@
 #include "small.h"
 
 #include "plan/kept.h"
+#include "policies/policies.h"
+#include "tasks/components.h"
 
 /* All that is kept: tensors as `put` has them, one number a unit and a kind. */
 static void put_all(struct dsf_session *s)
@@ -25,6 +27,20 @@ static void put_all(struct dsf_session *s)
         }
 }
 
+/* What is there of it: a state that part of a unit has not is zeroes there. */
+static float number_of(const struct dsf_session *s, unsigned u, unsigned k,
+                       int64_t at)
+{
+    const int64_t from =
+        k < DSF_KEPT_STATE
+            ? 0
+            : dsf_reference_state_from(&s->model.units[u],
+                                       dsf_job_optimizer(s->job, NULL),
+                                       k - DSF_KEPT_STATE);
+
+    return at < from ? 0 : (float)(100 * k + u + 1) + (float)at / 4096;
+}
+
 static void check_all(struct dsf_session *s)
 {
     struct dsflow_err err;
@@ -43,8 +59,7 @@ static void check_all(struct dsf_session *s)
 
                 for (int64_t i = 0; i < of->rows * of->cols; i++)
                     assert_true(whole[of->offset + i] ==
-                                (float)(100 * k + u + 1) +
-                                    (float)(of->offset + i) / 4096);
+                                number_of(s, u, k, of->offset + i));
             }
             free(whole);
         }
@@ -69,20 +84,14 @@ static int load(struct dsf_session *s, const char *checkpoint,
     return status;
 }
 
-/* Whatever the mesh that writes it, and the one that reads it. */
-static void a_checkpoint_has_all_that_a_step_changes(void **state)
+/* From each mesh to the next. */
+static void carry(const char *name, const char *const *meshes, int n)
 {
-    static const char *const meshes[] = {
-        "", "mesh.data=2 zero.stage=3", "mesh.tensor=2",
-        "offload.optimizer=cpu offload.params=cpu"
-    };
-    enum { N = sizeof(meshes) / sizeof(*meshes) };
-
-    for (int i = 0; i < N; i++) {
-        char *one =
-            dsf_xasprintf("job.output=@/mesh%d batch.micro=1 %s", i, meshes[i]);
-        char *two = dsf_xasprintf("batch.micro=1 %s", meshes[(i + 1) % N]);
-        char *saved = dsf_xasprintf("@/mesh%d/checkpoints/step-7", i);
+    for (int i = 0; i < n; i++) {
+        char *one = dsf_xasprintf("job.output=@/%s%d batch.micro=1 %s", name, i,
+                                  meshes[i]);
+        char *two = dsf_xasprintf("batch.micro=1 %s", meshes[(i + 1) % n]);
+        char *saved = dsf_xasprintf("@/%s%d/checkpoints/step-7", name, i);
         struct dsf_session from, to;
         struct dsflow_err err;
 
@@ -105,6 +114,29 @@ static void a_checkpoint_has_all_that_a_step_changes(void **state)
         free(two);
         free(one);
     }
+}
+
+/* Whatever the mesh that writes it, and the one that reads it. */
+static void a_checkpoint_has_all_that_a_step_changes(void **state)
+{
+    static const char *const meshes[] = {
+        "", "mesh.data=2 zero.stage=3", "mesh.tensor=2",
+        "offload.optimizer=cpu offload.params=cpu"
+    };
+
+    carry("mesh", meshes, sizeof(meshes) / sizeof(*meshes));
+}
+
+/* Of matrices there are no second moments. */
+static void a_checkpoint_has_zeroes_for_what_is_not_kept(void **state)
+{
+    static const char *const meshes[] = {
+        "optimizer.kind=muon",
+        "optimizer.kind=muon mesh.data=2 zero.stage=1",
+        "optimizer.kind=muon offload.optimizer=cpu",
+    };
+
+    carry("muon", meshes, sizeof(meshes) / sizeof(*meshes));
 }
 
 /* Load a checkpoint with `to` in the place of `from` in its manifest, into the
@@ -223,6 +255,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_has_all_that_a_step_changes),
+        cmocka_unit_test(a_checkpoint_has_zeroes_for_what_is_not_kept),
         cmocka_unit_test(a_number_that_is_none_is_named),
         cmocka_unit_test(a_number_that_is_not_there_is_zero),
         cmocka_unit_test(states_of_another_optimizer_are_refused),

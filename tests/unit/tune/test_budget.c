@@ -79,6 +79,18 @@ static void a_model_of_terabytes_is_hopeless(void **state)
     end_trial(&t);
 }
 
+/* Of matrices of layers Muon keeps no second moment. */
+static void the_least_is_of_states_that_are_kept(void **state)
+{
+    const double qkv = 64 * 64 + 2 * 32 * 64, out = 64 * 64, mlp = 3 * 96 * 64;
+    struct trial t;
+
+    plan_trial(&t, "llama optimizer.kind=muon");
+    assert_true(dsf_fit_least(&t.job, &t.model) ==
+                12.0 * (double)t.model.params - 4 * 6 * (qkv + out + mlp));
+    end_trial(&t);
+}
+
 static void a_share_is_what_there_is_room_for(void **state)
 {
     struct dsf_weights w;
@@ -105,6 +117,7 @@ int main(void)
         cmocka_unit_test(the_largest_shortfall_is_told),
         cmocka_unit_test(a_window_is_the_largest_piece_on_a_disk),
         cmocka_unit_test(a_model_of_terabytes_is_hopeless),
+        cmocka_unit_test(the_least_is_of_states_that_are_kept),
         cmocka_unit_test(a_share_is_what_there_is_room_for),
     };
 
