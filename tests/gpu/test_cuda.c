@@ -6,6 +6,7 @@
 static const char *mix_cuda(const struct dsflow_call *call, void *stream);
 #define TIERS_MIX_CUDA mix_cuda
 #include "exec/clock_drift.h"
+#include "exec/cuda_module.h"
 #include "exec/exec_memory.h"
 #include "gpu/runtime/counts.h"
 #include "unit/exec/tiers.h"
@@ -13,6 +14,7 @@ static const char *mix_cuda(const struct dsflow_call *call, void *stream);
 #include <dlfcn.h>
 #include <math.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 static void (*count)(struct emulated_runtime_counts *counts);
@@ -293,6 +295,46 @@ static void memory_that_cuda_refuses_is_told_as_memory(void **state)
     free_program(&p);
 }
 
+/* As CUDA's manual has it: memory that is pinned in part, and memory that
+ * overlaps, is not copied; and no page is pinned twice. */
+static void memory_that_cuda_would_not_copy_is_not_copied(void **state)
+{
+    enum { PIECE = 4096, APART = 64 };
+    const struct dsf_gpu *gpu = dsf_cuda_module(NULL);
+    char *host = mmap(NULL, 4 * PIECE, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct dsf_gpu_copy copy = { .from = host, .bytes = PIECE, .from_gpu = -1 };
+    const uint64_t pins = counts_now().pins;
+    void *at, *stream;
+
+    assert_true(host != MAP_FAILED);
+    assert_null(gpu->use(0));
+    assert_null(gpu->stream_new(&stream));
+    assert_null(gpu->allocate(2 * PIECE, &at));
+    assert_null(gpu->pin(host, PIECE + PIECE / 2));
+    copy.to = at;
+    assert_null(gpu->copy(&copy, stream));
+    copy.from = host + PIECE;
+    assert_string_equal(gpu->copy(&copy, stream), "invalid argument");
+    /* The other half of the page is as it was. */
+    assert_null(gpu->pin(host + PIECE + PIECE / 2, PIECE));
+    assert_int_equal(counts_now().pins, pins + 1);
+    assert_non_null(gpu->pin(host, 0));
+
+    copy = (struct dsf_gpu_copy){ (char *)at + APART, at, APART };
+    assert_null(gpu->copy(&copy, stream));
+    copy.bytes++;
+    assert_string_equal(gpu->copy(&copy, stream), "invalid argument");
+    copy = (struct dsf_gpu_copy){ (char *)at + PIECE, at, 1, 0, 0, 1,
+                                  (size_t)1 << 31,    1 };
+    assert_non_null(gpu->copy(&copy, stream));
+
+    assert_null(gpu->stream_free(stream));
+    assert_null(gpu->release(at));
+    assert_null(gpu->unpin(host));
+    munmap(host, 4 * PIECE);
+}
+
 /* A sum of two ranks would read what it cannot reach. */
 static void gpus_that_do_not_reach_each_other_are_named(void **state)
 {
@@ -393,6 +435,7 @@ int main(void)
         cmocka_unit_test(a_stream_orders_what_only_its_kernels_touch),
         cmocka_unit_test(no_core_can_touch_the_memory_of_a_gpu),
         cmocka_unit_test(memory_that_cuda_refuses_is_told_as_memory),
+        cmocka_unit_test(memory_that_cuda_would_not_copy_is_not_copied),
         cmocka_unit_test(gpus_that_do_not_reach_each_other_are_named),
         cmocka_unit_test(a_clock_that_drifts_is_put_right),
         cmocka_unit_test(a_launch_that_cuda_refuses_ends_the_run),

@@ -6,6 +6,7 @@
 #include "emulated.h"
 
 #include <atomic>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -49,6 +50,10 @@ void count(uint64_t emulated_runtime_counts::*what)
 } // namespace emulated
 
 using namespace emulated;
+
+/* Bytes from a row to the next one of a copy: what GPUs say of themselves as
+ * memPitch. */
+enum { MOST_APART = INT_MAX };
 
 static thread_local int current;
 static thread_local cudaError_t last;
@@ -292,6 +297,8 @@ cudaError_t cudaFree(void *at)
 
 cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned flags)
 {
+    if (at == nullptr || bytes == 0)
+        return note(cudaErrorInvalidValue);
     if (!emulated::pin(at, bytes))
         return note(cudaErrorHostMemoryAlreadyRegistered);
     count(&emulated_runtime_counts::pins);
@@ -304,13 +311,24 @@ cudaError_t cudaHostUnregister(void *at)
                                     : cudaErrorHostMemoryNotRegistered);
 }
 
+/* Do so many bytes at these addresses have some in common? CUDA copies them in
+ * any order. */
+static bool overlap(const void *to, const void *from, size_t bytes)
+{
+    const auto a = reinterpret_cast<uintptr_t>(to);
+    const auto b = reinterpret_cast<uintptr_t>(from);
+
+    return (a < b ? b - a : a - b) < bytes;
+}
+
 static cudaError_t enqueue_copy(void *to, const void *from, size_t bytes,
                                 int to_owner, int from_owner, stream *s)
 {
-    if (to_owner == NOBODYS || from_owner == NOBODYS)
+    if (to_owner == NOBODYS || from_owner == NOBODYS ||
+        overlap(to, from, bytes))
         return note(cudaErrorInvalidValue);
     count(&emulated_runtime_counts::copies);
-    s->add([=] { memmove(to, from, bytes); }, true);
+    s->add([=] { memcpy(to, from, bytes); }, true);
     if (to_owner == PAGEABLE || from_owner == PAGEABLE) {
         count(&emulated_runtime_counts::unpinned);
         s->wait();
@@ -332,6 +350,8 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_apart, const void *from,
     const int to_owner = owner_of(to, (rows - 1) * to_apart + bytes);
     const int from_owner = owner_of(from, (rows - 1) * from_apart + bytes);
 
+    if (to_apart > MOST_APART || from_apart > MOST_APART)
+        return note(cudaErrorInvalidPitchValue);
     if (rows == 0 || bytes > to_apart || bytes > from_apart ||
         to_owner == NOBODYS || from_owner == NOBODYS)
         return note(cudaErrorInvalidValue);
@@ -339,9 +359,9 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_apart, const void *from,
     of(s)->add(
         [=] {
             for (size_t row = 0; row < rows; row++)
-                memmove(static_cast<char *>(to) + row * to_apart,
-                        static_cast<const char *>(from) + row * from_apart,
-                        bytes);
+                memcpy(static_cast<char *>(to) + row * to_apart,
+                       static_cast<const char *>(from) + row * from_apart,
+                       bytes);
         },
         true);
     if (to_owner == PAGEABLE || from_owner == PAGEABLE) {

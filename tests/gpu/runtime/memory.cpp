@@ -68,6 +68,17 @@ size_t in_pages(size_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
+/* Is a byte of these pages in one of the ranges, or in a page that one has part
+ * of? */
+bool shares_pages(const std::map<uintptr_t, range> &ranges, uintptr_t at,
+                  size_t bytes)
+{
+    const uintptr_t first = at / PAGE * PAGE, end = in_pages(at + bytes);
+    int owner;
+
+    return in_pages(end_of(ranges, end - 1, &owner)) > first;
+}
+
 void note_used(int gpu, size_t bytes, bool more)
 {
     counting &c = all_counts();
@@ -175,7 +186,8 @@ bool pin(void *at, size_t bytes)
     std::lock_guard<std::mutex> guard(m.lock);
     uintptr_t first = reinterpret_cast<uintptr_t>(at);
 
-    if (overlaps(m.pinned, first, bytes) || overlaps(m.device, first, bytes))
+    if (shares_pages(m.pinned, first, bytes) ||
+        overlaps(m.device, first, bytes))
         return false;
     m.pinned[first] = { bytes, PINNED };
     for (size_t i = 0; i < bytes; i += PAGE) {
@@ -213,7 +225,10 @@ int owner_of(const void *at, size_t bytes)
     if (overlaps(m.device, first, bytes))
         return end_of(m.device, first, &owner) >= first + bytes ? owner
                                                                 : NOBODYS;
-    return end_of(m.pinned, first, &owner) >= first + bytes ? PINNED : PAGEABLE;
+    if (overlaps(m.pinned, first, bytes))
+        return end_of(m.pinned, first, &owner) >= first + bytes ? PINNED
+                                                                : NOBODYS;
+    return PAGEABLE;
 }
 
 static bool is_mapped(const void *at)

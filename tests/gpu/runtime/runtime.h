@@ -52,12 +52,13 @@ size_t memory_of(int gpu);
 bool load_kernels(int gpu);
 size_t free_of(int gpu);
 
-/* Of main memory; false: some of it is pinned already, or it does not begin
- * what was pinned. */
+/* Of main memory; false: some of its pages are pinned already, or it does not
+ * begin what was pinned. */
 bool pin(void *at, size_t bytes);
 bool unpin(void *at);
 
-/* Whose a range is, all of it: a GPU's number, or one of these. */
+/* Whose a range is, all of it: a GPU's number, or one of these. Nobody's is what
+ * goes beyond the memory of a GPU, or is pinned in part. */
 enum { PAGEABLE = -1, PINNED = -2, NOBODYS = -3 };
 int owner_of(const void *at, size_t bytes);
 /* Is a word an address, as far as one can tell? */
