@@ -82,6 +82,17 @@ assert [row["measured"] for row in rows] == ["exit status 1: no compiler",
 grep -q '^=== compiling: ' forms/log.txt && grep -q '^no compiler' forms/log.txt ||
     fault "compiling: $(cat forms/log.txt)"
 
+# The files of GPUs are open as long as it runs, and programs do not get them.
+mkdir files files/gpu1 && : > files/gpu0
+python3 -B -c '
+import os, subprocess, machine
+machine.hold_gpus("files/gpu*")
+assert len(machine.held) == 1, machine.held
+os.fstat(machine.held[0])
+assert subprocess.run(["test", "-e", f"/dev/fd/{machine.held[0]}"],
+                      close_fds=False).returncode == 1' > log 2>&1 ||
+    fault "files of GPUs: $(cat log)"
+
 # What compute-sanitizer says decides, of each program.
 mkdir tools
 cat > tools/compute-sanitizer <<'TOOL'
