@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "graph/task.h"
 #include "policies/policies.h"
-#include "sim/cost.h"
+#include "sim/gpu_attention.h"
 #include "sim/sim.h"
 
 #include <stdlib.h>
@@ -170,11 +170,16 @@ static double factor_of(const struct dsf_times *t, const struct dsflow_op *op,
 }
 
 /* Seconds by task. */
-static double *weigh(const struct dsf_times *t, struct dsflow_graph *graph,
-                     unsigned nranks, const struct dsf_effect *effect)
+static double *weigh(const struct dsf_times *t, const struct dsflow_plan *plan,
+                     struct dsflow_graph *graph,
+                     const struct dsf_effect *effect)
 {
     struct dsf_machine_model machine = with_effect(t, effect);
-    struct dsf_cost_model model = { &machine, nranks };
+    struct dsf_gpu_attention_memo memo = { 0 };
+    struct dsf_cost_model model = { .machine = &machine,
+                                    .nranks = (unsigned)plan->nranks,
+                                    .plan = plan,
+                                    .memo = &memo };
     uint32_t n = dsflow_graph_ntasks(graph);
     double *seconds = dsf_xcalloc((size_t)n + 1, sizeof(*seconds));
     double waits = 1 - effect->transfers;
@@ -215,7 +220,7 @@ int dsf_times_seconds(const struct dsf_times *t, const struct dsflow_plan *plan,
                       struct dsflow_err *err)
 {
     unsigned nranks = (unsigned)plan->nranks;
-    double *of_tasks = weigh(t, graph, nranks, effect);
+    double *of_tasks = weigh(t, plan, graph, effect);
     struct dsf_sim_spec spec = {
         .nranks = nranks,
         .workers = workers_of(t, plan, effect),

@@ -12,6 +12,8 @@
  * dK and dV alone. */
 #include "gpu/attention_mma.h"
 
+#include "tasks/attention_tiles.h"
+
 namespace {
 
 /* Keys of a warp (16 M), queries at a time (N), and blocks for the columns of
@@ -28,6 +30,9 @@ template <int D> struct keys_size {
         ROWS = MMA_WARPS * 16 * M,
         BYTES = (2 * ROWS + 4 * N) * D * 2 + 4 * N * sizeof(float)
     };
+    static_assert(ROWS == DSF_BACKWARD_KEYS(D), "as plans count them");
+    static_assert(PARTS == DSF_BACKWARD_KEYS_PARTS(D), "as plans count them");
+    static_assert(N == DSF_BACKWARD_KEYS_QUERIES(D), "as plans count them");
 };
 
 /* Queries of a warp (16 M), and keys at a time (N). */
@@ -41,6 +46,8 @@ template <int D> struct queries_size {
         STEPS = D == 128 ? 1 : D / 16, /* or registers spill */
         BYTES = (2 * ROWS + 4 * N) * D * 2
     };
+    static_assert(ROWS == DSF_BACKWARD_QUERIES(D), "as plans count them");
+    static_assert(N == DSF_BACKWARD_QUERIES_KEYS(D), "as plans count them");
 };
 
 /* A place in shared memory with two stages of N queries: q, datt, and a number

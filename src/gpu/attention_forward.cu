@@ -10,6 +10,8 @@
  * keys once for four warps. */
 #include "gpu/attention_mma.h"
 
+#include "tasks/attention_tiles.h"
+
 namespace {
 
 /* Queries of a warp (16 M), and keys at a time: 255 registers are not exceeded,
@@ -23,6 +25,8 @@ template <int D, bool HIDES> struct forward_size {
         STEPS = D == 96 || D == 128 ? 1 : D / 16, /* or registers spill */
         BYTES = (ROWS + 4 * KEYS) * D * 2
     };
+    static_assert(ROWS == DSF_FORWARD_QUERIES(D), "as plans count them");
+    static_assert(KEYS == DSF_FORWARD_KEYS(D, HIDES), "as plans count them");
 };
 
 /* Of all four lanes that have numbers of a row. */

@@ -8,9 +8,11 @@
  * their scores once more for every 64 columns. */
 #include "gpu/attention_sight.h"
 
+#include "tasks/attention_tiles.h"
+
 namespace {
 
-enum { TILE = 64, LD = TILE + 4, THREADS = 256, SIDE = 4 };
+enum { TILE = DSF_PLAIN_TILE, LD = TILE + 4, THREADS = 256, SIDE = 4 };
 enum { TILE_FLOATS = TILE * LD, BYTES = 3 * TILE_FLOATS * sizeof(float) };
 
 /* Of a tile: the first of a thread's four rows and of its four columns. */

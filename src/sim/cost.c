@@ -2,6 +2,7 @@
 #include "sim/cost.h"
 
 #include "graph/task.h"
+#include "sim/gpu_attention.h"
 #include "sim/joined.h"
 
 struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
@@ -167,14 +168,17 @@ static double flop_rate(const struct dsf_machine_main *m,
     return narrow > 0 ? narrow : m->fp32;
 }
 
-static double kernel_seconds(const struct dsf_machine_model *m,
+static double kernel_seconds(const struct dsf_cost_model *model,
                              const struct dsflow_graph *g,
                              const struct dsflow_task_spec *t)
 {
+    const struct dsf_machine_model *m = model->machine;
     enum dsflow_dtype dtype = dsf_cost_type(g, t);
     const struct dsf_kind_rate *rate =
         dsf_machine_model_kind(m, t->op->name, false, dtype);
-    struct dsf_work work = dsf_work_of(g, t);
+    struct dsf_work work = dsf_cost_kind(model) == DSF_ON_GPUS
+                               ? dsf_gpu_work_of(model, g, t)
+                               : dsf_work_of(g, t);
     double arithmetic = work.flops / flop_rate(&m->main, dtype);
     double traffic = work.bytes / m->main.bandwidth;
 
@@ -218,7 +222,7 @@ static double own_seconds(const struct dsf_cost_model *model,
                           const struct dsflow_graph *g,
                           const struct dsflow_task_spec *t)
 {
-    return model->machine->main.overhead + kernel_seconds(model->machine, g, t);
+    return model->machine->main.overhead + kernel_seconds(model, g, t);
 }
 
 static double longer(double a, double b)
@@ -231,8 +235,7 @@ static double wired_seconds(const struct dsf_cost_model *model,
                             const struct dsflow_task_spec *t)
 {
     return model->machine->main.overhead +
-           longer(kernel_seconds(model->machine, g, t),
-                  wire_seconds(model, g, t));
+           longer(kernel_seconds(model, g, t), wire_seconds(model, g, t));
 }
 
 static double gpu_swap_seconds(const struct dsf_cost_model *model,

@@ -17,6 +17,10 @@ struct dsf_cost_model {
     double virtual_link; /* bytes a second; 0: as fast as memory is copied */
     const struct dsf_machine *on; /* where its processes are; NULL: there is one
                                    */
+    const struct dsflow_plan *plan; /* has the layouts of attention; NULL: they
+                                       count as on cores */
+    struct dsf_gpu_attention_memo *memo; /* of one graph, zeroes at first; may
+                                            be NULL (gpu_attention.h) */
 };
 
 /* What ranks compute on. */
@@ -50,10 +54,11 @@ double dsf_rate_seconds(const struct dsf_kind_rate *rate,
  * time of the wires as well. What the disk does takes the disk's time and no
  * worker's. On a machine of GPUs a swap takes the time of the wires to main
  * memory, and an update of what is there that of this memory, which the ranks
- * of a node share. What comes to a virtual device from elsewhere takes the time
- * of its link, beside that of the copy. What crosses from one process to
- * another takes the time of [link], or from another node of [network]; what it
- * takes of workers is dsf_cost_toll. */
+ * of a node share; attention with a window or a layout takes as long as dense
+ * attention of as many tiles (gpu_attention.h). What comes to a virtual device
+ * from elsewhere takes the time of its link, beside that of the copy. What
+ * crosses from one process to another takes the time of [link], or from another
+ * node of [network]; what it takes of workers is dsf_cost_toll. */
 double dsf_cost_seconds(const struct dsf_cost_model *model,
                         const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t);

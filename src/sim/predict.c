@@ -5,6 +5,7 @@
 #include "graph/task.h"
 #include "plan/division.h"
 #include "sim/cost.h"
+#include "sim/gpu_attention.h"
 #include "sim/joined.h"
 
 #include <stdlib.h>
@@ -44,6 +45,7 @@ struct dsf_cost_model dsf_predict_costs(const struct dsflow_plan *plan,
         .virtuals = (unsigned)keys->virtuals,
         .virtual_link = keys->virtual_link > 0 ? (double)keys->virtual_link : 0,
         .on = plan->machine,
+        .plan = plan,
     };
 }
 
@@ -166,10 +168,12 @@ int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
     const struct dsf_machine_main *m = &machine->main;
     unsigned nranks = (unsigned)plan->nranks;
     bool gpus = m->kind == DSF_MACHINE_GPU;
+    struct dsf_gpu_attention_memo memo = { 0 };
     struct dsf_cost_model model = dsf_predict_costs(plan, machine);
     int status = check_disk(g, machine, err);
     struct dsf_sim_spec spec = spec_of(plan, &model, DSFLOW_STEP);
 
+    model.memo = &memo;
     memset(out, 0, sizeof(*out));
     if (status < 0)
         return status;
@@ -196,10 +200,12 @@ int dsf_predict_programs(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          const struct dsf_machine_model *machine,
                          struct dsf_prediction *out, struct dsflow_err *err)
 {
+    struct dsf_gpu_attention_memo memo = { 0 };
     struct dsf_cost_model model = dsf_predict_costs(plan, machine);
     unsigned n = dsflow_graph_nprograms(g);
     int status = DSFLOW_OK;
 
+    model.memo = &memo;
     out->seconds = dsf_xcalloc(n, sizeof(*out->seconds));
     out->seconds[DSFLOW_STEP] = out->sim.step_seconds;
     for (unsigned p = DSFLOW_STEP + 1; p < n && status == DSFLOW_OK; p++) {

@@ -4,6 +4,7 @@
 #include "kernels/layout.h"
 #include "kernels/narrow.h"
 #include "tasks/attention_layout.h"
+#include "tasks/attention_tiles.h"
 #include "tasks/tile.h"
 
 static int has_key_pos(const struct dsflow_attention_args *a)
@@ -165,20 +166,28 @@ static double packed_scores(const struct dsflow_attention_args *a)
     return 0.8 * a->seen + 60 * packed;
 }
 
+double dsf_attention_dense_scores(const struct dsflow_attention_args *a)
+{
+    const struct dsflow_tile *t = &a->tile;
+    const double seen = a->diagonal
+                            ? a->before + ((double)dsf_tile_length(t) + 1) / 2
+                            : a->keys;
+
+    return t->rows * seen * t->heads;
+}
+
 /* Pairs of a query and a key that it sees, in all heads; each costs an
  * exponential. */
 static double scores(const struct dsflow_attention_args *a)
 {
     const struct dsflow_tile *t = &a->tile;
-    double seen = a->diagonal ? a->before + ((double)dsf_tile_length(t) + 1) / 2
-                              : a->keys;
-    double pairs = t->rows * seen;
+    double pairs = dsf_attention_dense_scores(a);
 
     if (a->block > 0)
         return packed_scores(a);
     for (size_t i = 0; i < dsf_tile_length(t) && a->window > 0; i++)
-        pairs -= (double)t->nseq * (double)hidden(a, i);
-    return pairs * t->heads;
+        pairs -= (double)t->nseq * (double)hidden(a, i) * (double)t->heads;
+    return pairs;
 }
 
 /* Those that the kernel packs at a time, at most: those of a layout, or of a

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "plan/division.h"
 #include "plan/programs.h"
+#include "sim/gpu_attention.h"
 #include "trace/steps.h"
 #include "tune/fit.h"
 
@@ -70,7 +71,11 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
 {
     const struct dsflow_plan *plan = s->plan;
     /* Without the links of virtual devices, as dsf_times_seconds has it. */
-    struct dsf_cost_model model = { m, (unsigned)plan->nranks };
+    struct dsf_gpu_attention_memo memo = { 0 };
+    struct dsf_cost_model model = { .machine = m,
+                                    .nranks = (unsigned)plan->nranks,
+                                    .plan = plan,
+                                    .memo = &memo };
     double memory = dsf_fit_budget(s->plan, m);
     int32_t *node_of = dsf_rank_nodes(plan->machine, plan->nranks);
 

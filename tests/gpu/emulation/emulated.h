@@ -20,9 +20,10 @@ void emulated_order(uint64_t seed);
  * wrong. */
 const char *emulated_fault(void);
 
-/* Launches and switches between threads of blocks so far. */
+/* Launches so far, switches between threads of blocks, and barriers that blocks
+ * passed. */
 struct emulated_work {
-    uint64_t launches, blocks, switches;
+    uint64_t launches, blocks, switches, barriers;
 };
 struct emulated_work emulated_work_done(void);
 

@@ -210,6 +210,7 @@ static bool release_barrier()
             return false;
     for (thread &t : here->threads)
         t.now = READY;
+    here->counts.barriers++;
     return true;
 }
 
@@ -387,5 +388,5 @@ extern "C" struct emulated_work emulated_work_done(void)
 {
     const auto &counts = own()->counts;
 
-    return { counts.launches, counts.blocks, counts.switches };
+    return { counts.launches, counts.blocks, counts.switches, counts.barriers };
 }

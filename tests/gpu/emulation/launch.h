@@ -45,7 +45,7 @@ struct launcher {
     char fault[512];
     bool asked = true;
     struct counts {
-        uint64_t launches, blocks, switches;
+        uint64_t launches, blocks, switches, barriers;
     } counts;
     ~launcher();
 };
