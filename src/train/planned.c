@@ -1,6 +1,7 @@
 /* planned.c - a job planned for a machine. */
 #include "train/planned.h"
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "machine/memory.h"
@@ -9,6 +10,7 @@
 #include "policies/policies.h"
 #include "train/early.h"
 #include "train/machine_keys.h"
+#include "tune/budget.h"
 
 #include <string.h>
 
@@ -126,6 +128,11 @@ int dsf_planned_make(struct dsf_planned *p,
     }
     if (status == DSFLOW_OK)
         status = dsf_session_fit(&p->s, p->machine, until, err);
+    if (status == DSFLOW_OK && p->machine != &p->own) {
+        /* As what fits was found, and not as on the present machine. */
+        p->s.weights = dsf_xcalloc(1, sizeof(*p->s.weights));
+        dsf_fit_weigh(p->s.plan, p->s.graph, p->machine, p->s.weights);
+    }
     return status == DSFLOW_OK ? check_division(p, err) : status;
 }
 

@@ -7,6 +7,7 @@
 
 #include <dsflow/log.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -143,6 +144,55 @@ static void what_does_not_fit_is_told(void **state)
     dsf_planned_close(&p);
 }
 
+/* Needs of the neediest rank, with so much memory for each; 0: as much as the
+ * machine has. */
+static double plan_on(const struct dsf_machine_model *m, const char *share,
+                      long long device)
+{
+    const char *sets[] = { "offload.optimizer=cpu", share, NULL };
+    struct dsflow_err err = { .msg = "" };
+    struct dsf_planned p = { 0 };
+    char limit[48];
+    double peak;
+
+    snprintf(limit, sizeof(limit), "memory.device=%lldB", device);
+    sets[2] = limit;
+    if (dsf_session_parse(&p.s, toml, "job.toml", sets, device > 0 ? 3 : 2,
+                          NULL, &err) < 0 ||
+        dsf_planned_make(&p, m, NULL, true, &err) < 0 ||
+        dsf_planned_check(&p, &err) < 0)
+        fail_msg("%s %s: %s", share, limit, err.msg);
+    peak = p.s.weights->ranks[dsf_weights_neediest(p.s.weights)].peak;
+    dsf_planned_close(&p);
+    return peak;
+}
+
+/* On GPUs that are described, which have less scratch than as many cores. */
+static void what_is_chosen_as_it_fits_is_not_refused(void **state)
+{
+    static const char text[] = "[machine]\nkind = \"gpu\"\ndevices = 8\n"
+                               "memory = \"1GiB\"\nhost = \"1GiB\"\n"
+                               "host_bandwidth = 1e11\nhost_link = 1e10\n"
+                               "fp32 = 1e12\nbandwidth = 1e11\n"
+                               "[link]\nbandwidth = 1e10\n";
+    struct dsf_machine_model m;
+    struct dsflow_err err = { .msg = "" };
+    double least, most;
+
+    if (dsf_machine_model_parse(text, strlen(text), "m.toml", &m, &err) < 0)
+        fail_msg("%s", err.msg);
+    least = plan_on(&m, "offload.share=0", 0);
+    most = plan_on(&m, "offload.share=1", 0);
+    assert_true(most > least);
+    for (int i = 0; i <= 8; i++) {
+        const double device = ceil(least + (most - least) * i / 8);
+
+        assert_true(plan_on(&m, "offload.share=auto", (long long)device) <=
+                    device);
+    }
+    dsf_machine_model_fini(&m);
+}
+
 /* Of a device that both ranks are on, and of two. */
 static void what_virtual_devices_have_no_room_for_is_told(void **state)
 {
@@ -192,6 +242,7 @@ int main(void)
         cmocka_unit_test(policies_are_known_by_name),
         cmocka_unit_test(a_short_text_is_a_warning),
         cmocka_unit_test(what_does_not_fit_is_told),
+        cmocka_unit_test(what_is_chosen_as_it_fits_is_not_refused),
         cmocka_unit_test(what_virtual_devices_have_no_room_for_is_told),
         cmocka_unit_test(a_batch_that_does_not_split_is_found_first),
     };
