@@ -258,7 +258,7 @@ DEV void put_narrow(T *to, const head_rows &rows, unsigned row, unsigned cols,
         T *at = mine + mma_tile<D>::at(m * 16 + lane_row(i), n);
         uint32_t pair = dev_pair<T>(v[0] * by[m][i], v[1] * by[m][i]);
 
-        *(uint32_t *)(void *)(at + lane_col(0)) = pair;
+        dev_store_word(at + lane_col(0), pair);
     }
     __syncwarp();
     for (unsigned i = threadIdx.x % 32; i < M * 16 * COLS / 8; i += 32) {
@@ -286,15 +286,18 @@ DEV void put_wide(float *to, bool add, const head_rows &rows, unsigned row,
             continue;
         DEV_UNROLL
         for (int n = 0; n < COLS / 8; n++) {
-            float2 *at = (float2 *)(void *)(to + rows.at(r) + lane_col(n));
+            float *at = to + rows.at(r) + lane_col(n);
             float2 v = make_float2(c[m][n][2 * i] * by[m][i],
                                    c[m][n][2 * i + 1] * by[m][i]);
 
             if (lane_col(n) >= cols)
                 continue;
-            if (add)
-                v = make_float2(v.x + at->x, v.y + at->y);
-            *at = v;
+            if (add) {
+                const float2 was = dev_load_word<float2>(at);
+
+                v = make_float2(v.x + was.x, v.y + was.y);
+            }
+            dev_store_word(at, v);
         }
     }
 }

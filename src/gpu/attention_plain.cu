@@ -28,7 +28,7 @@ DEV unsigned tile_col()
 
 DEV float4 four_at(const float *p)
 {
-    return *(const float4 *)(const void *)p;
+    return dev_load_word<float4>(p);
 }
 
 /* Four numbers of a row, `left` of which there are; `whole`: 16 bytes may be
@@ -82,8 +82,8 @@ DEV void load_tile(float *to, const matrix<T> &m, unsigned row, unsigned col)
     for (unsigned i = 0; i < SIDE; i++) {
         const unsigned r = threadIdx.x / 16 + 16 * i;
 
-        *(float4 *)(void *)(to + r * LD + tile_col()) =
-            m.four(row + r, col + tile_col());
+        dev_store_word(to + r * LD + tile_col(),
+                       m.four(row + r, col + tile_col()));
     }
 }
 
@@ -108,8 +108,8 @@ DEV void load_turned(float *to, const matrix<T> &m, unsigned row, unsigned col)
 DEV void put_turned(float *to, const float (&c)[SIDE][SIDE])
 {
     for (unsigned j = 0; j < SIDE; j++)
-        *(float4 *)(void *)(to + (tile_col() + j) * LD + tile_row()) =
-            make_float4(c[0][j], c[1][j], c[2][j], c[3][j]);
+        dev_store_word(to + (tile_col() + j) * LD + tile_row(),
+                       make_float4(c[0][j], c[1][j], c[2][j], c[3][j]));
 }
 
 /* c[row][col] += sum over k of a[k][row] b[k][col] */

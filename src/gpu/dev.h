@@ -159,14 +159,22 @@ template <int N> DEV void dev_copy_wait()
     asm volatile("cp.async.wait_group %0;\n" ::"n"(N) : "memory");
 }
 
-/* The address is a multiple of 16. */
+/* A word W of 4, 8 or 16 bytes; the address is a multiple of that. */
+template <class W> DEV W dev_load_word(const void *p)
+{
+    return *static_cast<const W *>(p);
+}
+template <class W> DEV void dev_store_word(void *p, W v)
+{
+    *static_cast<W *>(p) = v;
+}
 DEV uint4 dev_load16(const void *p)
 {
-    return *static_cast<const uint4 *>(p);
+    return dev_load_word<uint4>(p);
 }
 DEV void dev_store16(void *p, uint4 v)
 {
-    *static_cast<uint4 *>(p) = v;
+    dev_store_word(p, v);
 }
 
 /* Past 48 KiB, shared memory is asked for. Errors stay for cudaGetLastError. */

@@ -66,7 +66,7 @@ DEV void dev_squares_four(const float *x, float (&v)[SQUARES_OWN])
 template <class T>
 DEV void dev_squares_four(const T *x, float (&v)[SQUARES_OWN])
 {
-    const uint64_t raw = *reinterpret_cast<const uint64_t *>(x);
+    const uint2 raw = dev_load_word<uint2>(x);
     T own[SQUARES_OWN];
 
     memcpy(own, &raw, sizeof(own));

@@ -102,7 +102,7 @@ template <int N> DEV void wire_get(const void *p, uint32_t (&w)[N])
     if (wire_is_at(p, 4)) {
         DEV_UNROLL
         for (int i = 0; i < N; i++)
-            w[i] = ((const uint32_t *)p)[i];
+            w[i] = dev_load_word<uint32_t>(bytes + 4 * i);
         return;
     }
     DEV_UNROLL
@@ -126,7 +126,7 @@ template <int N> DEV void wire_put(void *p, const uint32_t (&w)[N])
     if (wire_is_at(p, 4)) {
         DEV_UNROLL
         for (int i = 0; i < N; i++)
-            ((uint32_t *)p)[i] = w[i];
+            dev_store_word(bytes + 4 * i, w[i]);
         return;
     }
     DEV_UNROLL

@@ -180,9 +180,9 @@ template <bool ALIGNED>
 DEV void store_codes(uint8_t *codes, size_t n, const uint32_t (&c)[LANE])
 {
     if (ALIGNED && n == PACKED) {
-        *(uint2 *)(codes + place_of<true>(0)) =
-            make_uint2(c[0] | c[1] << 8 | c[2] << 16 | c[3] << 24,
-                       c[4] | c[5] << 8 | c[6] << 16 | c[7] << 24);
+        dev_store_word(codes + place_of<true>(0),
+                       make_uint2(c[0] | c[1] << 8 | c[2] << 16 | c[3] << 24,
+                                  c[4] | c[5] << 8 | c[6] << 16 | c[7] << 24));
         return;
     }
     DEV_UNROLL
@@ -198,7 +198,7 @@ template <bool ALIGNED>
 DEV void load_codes(const uint8_t *codes, size_t n, uint32_t (&c)[LANE])
 {
     if (ALIGNED && n == PACKED) {
-        const uint2 raw = *(const uint2 *)(codes + place_of<true>(0));
+        const uint2 raw = dev_load_word<uint2>(codes + place_of<true>(0));
 
         DEV_UNROLL
         for (int k = 0; k < LANE; k++)

@@ -136,11 +136,13 @@ void launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
 void *shared_memory();
 bool in_shared(const void *p, size_t bytes);
 
-/* `p` is what 16 bytes at a time are read from or written to. */
-inline void check_aligned(const void *p, const char *file, int line)
+/* `p` is what so many bytes at a time are read from or written to. */
+inline void check_aligned(const void *p, size_t bytes, const char *file,
+                          int line)
 {
-    if ((uintptr_t)p % 16 != 0)
-        stop(file, line, "16 bytes at an address that is no multiple of 16");
+    if ((uintptr_t)p % bytes != 0)
+        stop(file, line, "%zu bytes at an address that is no multiple of %zu",
+             bytes, bytes);
 }
 
 void barrier(const char *file, int line);
@@ -288,18 +290,26 @@ template <int N> void dev_copy_wait()
 {
     emulated::copy_wait(N);
 }
-inline uint4 dev_load16(const void *p, EMULATED_HERE)
+template <class W> W dev_load_word(const void *p, EMULATED_HERE)
 {
-    uint4 v;
+    W v;
 
-    emulated::check_aligned(p, file, line);
+    emulated::check_aligned(p, sizeof(v), file, line);
     memcpy(&v, p, sizeof(v));
     return v;
 }
+template <class W> void dev_store_word(void *p, W v, EMULATED_HERE)
+{
+    emulated::check_aligned(p, sizeof(v), file, line);
+    memcpy(p, &v, sizeof(v));
+}
+inline uint4 dev_load16(const void *p, EMULATED_HERE)
+{
+    return dev_load_word<uint4>(p, file, line);
+}
 inline void dev_store16(void *p, uint4 v, EMULATED_HERE)
 {
-    emulated::check_aligned(p, file, line);
-    memcpy(p, &v, sizeof(v));
+    dev_store_word(p, v, file, line);
 }
 
 /* Each is rounded alone: what includes this is compiled with -ffp-contract=off. */

@@ -130,8 +130,8 @@ void copy16(void *shared, const void *global, bool there, const char *file,
 {
     const copy c = { shared, there ? global : nullptr, running->groups };
 
-    check_aligned(global, file, line);
-    check_aligned(shared, file, line);
+    check_aligned(global, 16, file, line);
+    check_aligned(shared, 16, file, line);
     if (!in_shared(shared, 16))
         stop(file, line, "a copy to what is not its shared memory");
     if (any(2) == 0)
