@@ -254,6 +254,50 @@ static void a_stream_orders_what_only_its_kernels_touch(void **state)
     free_program(&p);
 }
 
+/* Data on the GPU that kernels write and copies take out, or that copies bring
+ * and kernels read, from two homes in turn. */
+static struct program copied_one_way(bool out)
+{
+    enum { SIZE = 2, TURNS = 6 };
+    struct program p = { .g = dsflow_graph_new(), .seed = 1 };
+    dsflow_data_id x = add_data(&p, "x", 0, SIZE, 0, DSFLOW_DEVICE, true);
+    dsflow_data_id y = add_data(&p, "y", 0, SIZE, 0, DSFLOW_DEVICE, true);
+    dsflow_data_id home[2];
+
+    for (int i = 0; i < 2; i++)
+        home[i] = add_data(&p, "home", 0, SIZE, i, DSFLOW_HOST, true);
+    for (uint32_t k = 0; k < TURNS; k++) {
+        if (!out)
+            add_task(&p, &dsf_op_swap_in, 0, 0, home[k % 2], y);
+        add_task(&p, &mix_op, 0, k, x, y);
+        if (out)
+            add_task(&p, &dsf_op_swap_out, 0, 0, x, home[k % 2]);
+    }
+    return p;
+}
+
+/* Kernels and copies are in streams of their own: what is copied in one
+ * direction only has to wait for the kernels, too, and they for it. */
+static void copies_of_one_direction_wait_for_kernels(void **state)
+{
+    setenv("DSFLOW_EMULATED_LATE", "2000", 1);
+    for (int out = 0; out < 2; out++) {
+        struct program p = copied_one_way(out);
+        struct dsflow_host host = { 0 };
+        struct dsflow_exec *exec = open_exec(p.g, options_of(1), &host);
+        struct dsflow_err err;
+
+        put_first_contents(&p, exec);
+        for (int i = 0; i < STEPS; i++)
+            step(&p, exec);
+        assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+        assert_contents(&p, exec);
+        dsflow_exec_close(exec);
+        free_program(&p);
+    }
+    setenv("DSFLOW_EMULATED_LATE", "0", 1);
+}
+
 static void no_core_can_touch_the_memory_of_a_gpu(void **state)
 {
     struct program p = kernels_only();
@@ -433,6 +477,7 @@ int main(void)
         cmocka_unit_test(kernels_copies_cores_and_disks_keep_their_order),
         cmocka_unit_test(one_page_less_is_refused_before_the_run),
         cmocka_unit_test(a_stream_orders_what_only_its_kernels_touch),
+        cmocka_unit_test(copies_of_one_direction_wait_for_kernels),
         cmocka_unit_test(no_core_can_touch_the_memory_of_a_gpu),
         cmocka_unit_test(memory_that_cuda_refuses_is_told_as_memory),
         cmocka_unit_test(memory_that_cuda_would_not_copy_is_not_copied),
