@@ -38,13 +38,15 @@ template <int V, class T> DEV void dev_store_half(T *p, const float (&v)[V])
 }
 
 /* bf16 as states are packed (kernels/loops_pack.h), by 32 random bits; 2^31: to
- * the nearest. Sizes from 0x7f7f0000 on would become infinities. */
+ * the nearest. Sizes from 0x7f7f0000 on would become infinities, and a NaN is
+ * one for all. */
 DEV uint32_t dev_pack16(float v, uint32_t random)
 {
     const uint32_t x = __float_as_uint(v), size = x & 0x7fffffff;
 
-    return ((x + (size < 0x7f7f0000 ? random >> 16 : 0)) >> 16) |
-           (size > 0x7f800000 ? 0x40 : 0);
+    return size > 0x7f800000
+               ? 0x7fc0
+               : (x + (size < 0x7f7f0000 ? random >> 16 : 0)) >> 16;
 }
 
 /* Kernels that go element by element: blocks of DEV_EACH_THREADS take turns at

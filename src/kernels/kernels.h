@@ -207,8 +207,9 @@ struct dsf_rounding {
 };
 
 /* bf16. The error of a normal number x is below 2^-7 |x| (to the nearest: at
- * most half of that), that of a smaller one below 2^-133. Infinities and NaNs
- * stay; what is beyond the largest bf16, 3.39e38, becomes that. */
+ * most half of that), that of a smaller one below 2^-133. Infinities stay; each
+ * NaN becomes one, 0x7fc0, as which of them an operation leaves is the
+ * processor's; what is beyond the largest bf16, 3.39e38, becomes that. */
 void dsf_pack16(const struct dsf_rounding *r, const float *in, uint16_t *out,
                 size_t n);
 void dsf_unpack16(const uint16_t *in, float *out, size_t n);

@@ -78,9 +78,11 @@ static void pack16_block(const uint32_t *random, const float *in, uint16_t *out)
         vu16 y;
 
         memcpy(&r, random + i, sizeof(r));
-        /* The largest numbers do not become infinities. */
+        /* The largest numbers do not become infinities. Which NaN there is
+         * follows from the processor: one is kept for all. */
         r = r >> 16 & below(size, zero + 0x7f7f0000);
-        x = (x + r) >> 16 | (below(zero + 0x7f800000, size) & 0x40);
+        x = choose(below(zero + 0x7f800000, size), zero + 0x7fc0,
+                   (x + r) >> 16);
         y = __builtin_convertvector(x, vu16);
         memcpy(out + i, &y, sizeof(y));
     }

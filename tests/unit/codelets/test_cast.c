@@ -422,10 +422,15 @@ static void special_numbers(void **state)
         memcpy(x.whole, odd, sizeof(odd));
         x.whole[6] = NAN;
     }
-    /* A NaN whose last bits alone say so. */
+    /* NaNs, one of which has bits that are lost alone, are one in 16 bits. */
     memcpy(&x.whole[0], &(uint32_t){ 0x7f800001 }, 4);
-    turn(DSFLOW_BF16, 1, &x);
-    assert_true(isnan(x.back[0]));
+    memcpy(&x.whole[1], &(uint32_t){ 0xffc00000 }, 4);
+    memcpy(&x.whole[2], &(uint32_t){ 0x7fffffff }, 4);
+    for (int step = 0; step < 9; step++) {
+        turn(DSFLOW_BF16, step, &x);
+        for (int i = 0; i < 3; i++)
+            assert_memory_equal(&x.back[i], &(uint32_t){ 0x7fc00000 }, 4);
+    }
     memcpy(x.whole, odd, sizeof(odd));
     x.whole[0] = x.whole[1] = x.whole[6] = 0;
     turn(DSFLOW_INT8_BLOCK, 1, &x);
