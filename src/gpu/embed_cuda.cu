@@ -61,8 +61,9 @@ enum {
 };
 /* Tokens that a thread looks at before it waits for the others: few where they are
  * emulated, so that small tiles take several turns, too. */
+enum { MOST_SCANNED = 8 };
 #ifdef __CUDACC__
-enum { SCANNED = 8 };
+enum { SCANNED = MOST_SCANNED };
 #else
 enum { SCANNED = 2 };
 #endif
@@ -90,13 +91,14 @@ DEV void add_rows(float (&sum)[V], const T *x, unsigned n, At at, Is is_there)
 }
 
 /* Which of WINDOW tokens are one of a block's, a bit for each; and any of those of
- * a warp. There are two in turn, so that one is written while the other is read. */
+ * a warp. There are two in turn, so that one is written while the other is read.
+ * A launch has room for those of a GPU everywhere. */
 struct window {
-    uint32_t same[SCANNED * WARPS], any[WARPS];
+    uint32_t same[MOST_SCANNED * WARPS], any[WARPS];
 };
 struct scan {
     struct window of[2];
-    unsigned found[WINDOW]; /* their rows, in order */
+    unsigned found[MOST_SCANNED * THREADS]; /* their rows, in order */
 };
 
 DEV void look(struct window *w, const int32_t *tokens, int32_t token,

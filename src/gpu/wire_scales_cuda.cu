@@ -61,16 +61,17 @@ __global__ void __launch_bounds__(32 * WARPS)
         *to = sum;
 }
 
-/* A block for each tensor of each unit. */
+/* A block for each tensor of each unit; a thread reads a sum at a time. */
 __global__ void __launch_bounds__(SUMS)
     scales(const dsf_coding c, const double *sums, float *out, int64_t pieces)
 {
     double *some = dev_shared<double>(), all = 0;
     const int64_t n = pieces_of(c.tensors[blockIdx.x].elems);
+    const int64_t at_once = blockDim.x;
 
     sums += blockIdx.y * pieces + pieces_before(c, blockIdx.x);
-    for (int64_t i = 0; i < n; i += SUMS) {
-        const int64_t here = n - i < SUMS ? n - i : (int64_t)SUMS;
+    for (int64_t i = 0; i < n; i += at_once) {
+        const int64_t here = n - i < at_once ? n - i : at_once;
 
         if ((int64_t)threadIdx.x < here)
             some[threadIdx.x] = sums[i + threadIdx.x];
