@@ -1,18 +1,32 @@
 #!/bin/sh
-# nvcc.sh NVCC ARGS... - run nvcc, handing the -f flags to its host compiler. What
-# each kernel takes of a GPU is printed, a line each: architecture, registers, bytes
-# of shared memory, of stack, of spills.
+# nvcc.sh NVCC ARGS... -o OBJECT ... - run nvcc, handing the -f flags to its host
+# compiler. What each kernel takes of a GPU is printed, a line each: architecture,
+# registers, bytes of shared memory, of stack, of spills. The PTX of each
+# architecture is kept beside the object, in a folder: compute_90/NAME.ptx.
 nvcc=$1
 shift
+object=
+last=
 for arg; do
     shift
+    [ "$last" != -o ] || object=$arg
+    last=$arg
     case $arg in
     -f*) set -- "$@" -Xcompiler "$arg" ;;
     *) set -- "$@" "$arg" ;;
     esac
 done
-said=$("$nvcc" "$@" --resource-usage 2>&1)
+kept=$(mktemp -d) || exit 1
+trap 'rm -rf "$kept"' EXIT
+said=$("$nvcc" "$@" --resource-usage --keep --keep-dir "$kept" 2>&1)
 status=$?
+for ptx in "$kept"/*.compute_*.ptx; do
+    [ -e "$ptx" ] || continue
+    arch=${ptx##*.compute_}
+    to=$(dirname "$object")/compute_${arch%.ptx}
+    name=${ptx##*/}
+    mkdir -p "$to" && mv "$ptx" "$to/${name%%.*}.ptx"
+done
 printf '%s\n' "$said" | awk '
 /^ptxas info .*Compiling entry function/ {
     split($0, quoted, "\047")

@@ -388,5 +388,7 @@ int PLACE_MAIN(attention)(int argc, char **argv)
         cmocka_unit_test(what_no_query_of_a_block_sees_is_not_computed),
     };
 
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,15 +100,22 @@ extern __thread const place *now;
 
 /* A kernel with its arguments as they are now. */
 struct work {
-    std::function<void()> body;      /* called by each thread */
-    std::vector<const void *> given; /* all words of the arguments */
-    size_t bytes;                    /* of the arguments */
+    std::function<void()> body;       /* called by each thread */
+    std::vector<const void *> given;  /* all words of the arguments */
+    const void *kernel;               /* its address */
+    std::vector<size_t> at;           /* where each argument begins … */
+    std::vector<unsigned char> bytes; /* … of these, which a GPU is given */
 };
-/* What lies between members is nobody's (clang 14 leaves it as it is). */
+/* What lies between members is nobody's: words of it are no addresses. (clang 14
+ * leaves it as it is; gcc 12 clears some numbers in arrays of structures, too.) */
 template <class A> void give(work *w, A arg)
 {
     const void *word;
 
+    w->at.push_back((w->bytes.size() + alignof(A) - 1) / alignof(A) *
+                    alignof(A));
+    w->bytes.resize(w->at.back() + sizeof(A));
+    memcpy(&w->bytes[w->at.back()], &arg, sizeof(A));
 #if __has_builtin(__builtin_clear_padding)
     __builtin_clear_padding(&arg);
 #endif
@@ -116,13 +123,12 @@ template <class A> void give(work *w, A arg)
         memcpy(&word, (const char *)&arg + i, sizeof(word));
         w->given.push_back(word);
     }
-    w->bytes += sizeof(A);
 }
-template <class K, class... A> work with(K kernel, A... args)
+template <class... P, class... A> work with(void (*kernel)(P...), A... args)
 {
-    work w = { [=] { kernel(args...); }, {}, 0 };
+    work w = { [=] { kernel(args...); }, {}, (const void *)kernel, {}, {} };
 
-    (give(&w, args), ...);
+    (give<P>(&w, args), ...);
     return w;
 }
 

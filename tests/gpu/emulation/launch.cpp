@@ -4,6 +4,7 @@
  * shows. */
 #include "launch.h"
 #include "emulated.h"
+#include "ptx/program.h"
 
 #include <algorithm>
 #include <cstdarg>
@@ -328,26 +329,54 @@ static void run_blocks(dim3 grid, dim3 block)
     }
 }
 
+static void note_launch(const char *text)
+{
+    const thread none = {};
+
+    note(none, "launch", 0, text);
+}
+
+/* What each thread does: what was compiled here, or, where DSFLOW_EMULATED_PTX is
+ * a folder of .ptx files, what is there for a GPU. */
+static std::function<void()> body_of(const work &w)
+{
+    const char *folder = getenv("DSFLOW_EMULATED_PTX");
+
+    if (folder == nullptr)
+        return w.body;
+    const ptx::program &p = ptx::program_of(w.kernel, folder);
+
+    p.check_arguments(w.at, w.bytes.size());
+    return [&] { ptx::run(p, w.bytes.data()); };
+}
+
 static void run(const char *kernel, dim3 grid, dim3 block, size_t shared,
                 const work &w)
 {
+    std::function<void()> body;
+
     if (running != nullptr)
         stop("?", 0, "a kernel launches %s", kernel);
     here = own();
     here->kernel = kernel;
-    here->body = &w.body;
+    here->body = &body;
     here->counts.launches++;
     here->bad = false;
-    if (!is_possible(grid, block, shared, w.bytes)) {
-        thread none = {};
+    if (!is_possible(grid, block, shared, w.bytes.size())) {
         char text[200];
 
         snprintf(text, sizeof(text),
                  "no GPU takes a grid of %u x %u x %u, blocks of %u x %u x %u, "
                  "%zu bytes of shared memory and %zu of arguments",
                  grid.x, grid.y, grid.z, block.x, block.y, block.z, shared,
-                 w.bytes);
-        note(none, "launch", 0, text);
+                 w.bytes.size());
+        note_launch(text);
+        return;
+    }
+    try {
+        body = body_of(w);
+    } catch (const std::exception &e) {
+        note_launch(e.what());
         return;
     }
     prepare(block, shared);
