@@ -318,19 +318,20 @@ static const struct dsflow_data_spec *named(const struct trial *t,
 static void second_moments_of_matrices_are_nowhere(void **state)
 {
     static const char *const jobs[] = {
-        "llama optimizer.kind=muon",
-        "llama optimizer.kind=muon mesh.data=2 zero.stage=0",
-        "llama optimizer.kind=muon machine.gpus=1 offload.optimizer=cpu",
-        "llama optimizer.kind=muon machine.gpus=1 offload.optimizer=nvme "
-        "precision.compute=bf16 precision.states=int8",
+        "mesh.data=1",
+        "mesh.data=2 zero.stage=0",
+        "machine.gpus=1 offload.optimizer=cpu",
+        "machine.gpus=1 offload.optimizer=nvme precision.states=int8",
     };
     const int64_t mlp = 3 * 96 * 64; /* numbers of its matrices */
 
     for (size_t i = 0; i < sizeof(jobs) / sizeof(*jobs); i++) {
         const struct dsflow_data_spec *m, *v;
+        char text[120];
         struct trial t;
 
-        plan_trial(&t, jobs[i]);
+        snprintf(text, sizeof(text), "llama optimizer.kind=muon %s", jobs[i]);
+        plan_trial(&t, text);
         m = named(&t, "m.layer0.mlp");
         v = named(&t, "v.layer0.mlp");
         assert_true(m->at == 0 && m->elems == v->at + v->elems);
