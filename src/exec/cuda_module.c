@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct dsf_module file = {
@@ -31,6 +32,11 @@ const struct dsf_gpu *dsf_cuda_module(struct dsflow_err *err)
     if (module == NULL)
         dsflow_fail(err, DSFLOW_ENOSYS, "%s", why_not.msg);
     return module;
+}
+
+void dsf_cuda_load_at_once(void)
+{
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
 int dsf_cuda_driver(void)

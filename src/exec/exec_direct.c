@@ -15,6 +15,10 @@
  * waits for its send only; a send waits for sends that were told to go before
  * it, of which the first one goes on. Both words are messages of a byte, in
  * main memory.
+ *
+ * CUDA loads kernels when they are first launched, and may wait for all that the
+ * GPU has begun before it does: for a receive, whose send may be behind a kernel
+ * that another GPU loads. So they are all loaded before (dsf_cuda_load_at_once).
  */
 #include "exec/exec_direct_private.h"
 

@@ -87,6 +87,8 @@ const char *find_about(unsigned gpu, dsf_gpu_about *about)
         return why;
     if (const char *why = use(gpu))
         return why;
+    /* What it takes is not free; `prepare` says what is wrong with it. */
+    dsf_gpu_products_open();
     return text_of(cudaMemGetInfo(&about->free, &about->memory));
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "exec/cuda_module.h"
+#include "exec/nccl.h"
 #include "policies/keys.h"
 
 #include <math.h>
@@ -96,6 +97,14 @@ static unsigned count_used(const struct dsf_job *job, unsigned gpus,
     return ranks < gpus ? (unsigned)ranks : gpus;
 }
 
+/* GPUs of several processes may send to each other. */
+static void expect_messages(const struct dsf_job *job)
+{
+    if (job->machine.gpus != 0 && job->mesh.transport != DSF_TRANSPORT_MPI &&
+        dsf_nccl_module_open(NULL) != NULL)
+        dsf_cuda_load_at_once();
+}
+
 /* A plug-in's head knows no padding. */
 static void pad(const struct dsf_job *job, struct dsf_model *model)
 {
@@ -111,6 +120,8 @@ int dsf_machine_keys_find_gpus(const struct dsf_job *job, int32_t processes,
     int status = DSFLOW_OK;
     unsigned n = 0, used;
 
+    if (processes > 1)
+        expect_messages(job);
     if (job->machine.gpus != 0)
         status = count_gpus(job, &n, err);
     used = count_used(job, n, processes);
@@ -138,6 +149,7 @@ int dsf_machine_keys_share_gpus(const struct dsf_job *job, int32_t first,
 
     if (machine->gpus == 0)
         return DSFLOW_OK;
+    expect_messages(job);
     if (dsf_cuda_count(&n, &why) < 0)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "machine", "gpus",
                             "%u: %s", machine->gpus, why.msg);

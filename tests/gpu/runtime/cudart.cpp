@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <set>
 #include <string>
 
 namespace emulated {
@@ -99,6 +100,19 @@ static int driver_version()
 /* Pairs of GPUs of which the first reaches the memory of the second. */
 static std::atomic<bool> reaches[MOST_GPUS][MOST_GPUS];
 
+/* Is a kernel launched for the first time on a GPU? CUDA loads it then, unless
+ * it is told to load all at once, and may wait for all that the GPU has begun. */
+static bool is_first(int gpu, const char *kernel)
+{
+    static const char *how = getenv("CUDA_MODULE_LOADING");
+    static const bool lazy = how == nullptr || strcmp(how, "EAGER") != 0;
+    static std::mutex lock;
+    static std::set<std::string> known[MOST_GPUS];
+    std::lock_guard<std::mutex> guard(lock);
+
+    return lazy && known[gpu].insert(kernel).second;
+}
+
 /* Why the current GPU cannot reach what it is given; "": it can. */
 static std::string unreachable(const emulated_launch &l)
 {
@@ -130,7 +144,11 @@ static void launch(void *s, emulated_launch what)
         return;
     }
     count(&emulated_runtime_counts::launches);
-    const std::string why = unreachable(what);
+    const std::string why =
+        is_first(current, what.name) && messages(current, 0) > 0
+            ? std::string(what.name) + ": loaded where a message is under way, "
+                                       "which may wait for this process"
+            : unreachable(what);
     if (why.empty())
         at->add(std::move(what.run), true);
     else

@@ -309,8 +309,15 @@ void put(const std::vector<op> &ops)
     for (const auto &one : by_comm) {
         const std::vector<op> v = one.second;
         const uint64_t ticket = one.first->given++;
+        const int gpu = one.first->gpu;
 
-        v[0].in->add([v, ticket] { run_in_turn(v, ticket); }, true);
+        messages(gpu, 1);
+        v[0].in->add(
+            [v, ticket, gpu] {
+                run_in_turn(v, ticket);
+                messages(gpu, -1);
+            },
+            true);
     }
 }
 

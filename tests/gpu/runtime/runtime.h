@@ -110,6 +110,10 @@ class stream {
 /* The stream that NULL stands for. */
 stream *default_stream(int gpu);
 
+/* How many messages of NCCL are in the streams of a GPU: from now on so many
+ * more, or fewer. */
+int messages(int gpu, int more);
+
 /* From the first bad kernel on, a GPU does nothing but say so. */
 void fail(int gpu, cudaError_t error, const char *text);
 cudaError_t failure_of(int gpu);

@@ -68,6 +68,13 @@ const char *failure_text()
     return f.text.c_str(); /* which stays: it is set once */
 }
 
+int messages(int gpu, int more)
+{
+    static std::atomic<int> all[MOST_GPUS];
+
+    return all[gpu] += more;
+}
+
 static uint64_t first_dice()
 {
     static std::atomic<uint64_t> streams;
