@@ -1,7 +1,9 @@
-/* launch.cpp - the blocks of a launch, and who of a block runs when. One warp goes
- * as far as it can before the next one may start, and which comes first is new
- * after each barrier: the further warps drift apart, the more a missing barrier
- * shows. */
+/* launch.cpp - the blocks of a launch, and who of a block runs when. Which warp
+ * comes first is new after each barrier. In half of all blocks one warp goes as
+ * far as it can before the next one may start: the further warps drift apart,
+ * the more a missing barrier shows. In the others warps take turns where their
+ * lanes meet, so that what two of them do with the same memory shows that meet
+ * at no barrier. */
 #include "launch.h"
 #include "emulated.h"
 #include "ptx/program.h"
@@ -186,7 +188,9 @@ static bool release_warp(thread *lanes, unsigned n)
     return any_met;
 }
 
-static void run_warp(unsigned warp)
+/* Until its lanes wait for others, or, where warps take turns, for a while: has
+ * it more to do? */
+static bool run_warp(unsigned warp, bool in_turns)
 {
     thread *lanes = &here->threads[warp * LANES];
     const size_t left = here->threads.size() - warp * LANES;
@@ -198,7 +202,24 @@ static void run_warp(unsigned warp)
         for (unsigned i : order)
             if (lanes[i].now == READY && !here->bad)
                 resume(lanes[i]);
-    } while (!here->bad && release_warp(lanes, (unsigned)order.size()));
+        if (here->bad || !release_warp(lanes, (unsigned)order.size()))
+            return false;
+    } while (!in_turns || any(4) > 0);
+    return true;
+}
+
+/* Until all wait at a barrier, or have ended. */
+static void run_warps(std::vector<unsigned> &warps, bool in_turns)
+{
+    bool more;
+
+    do {
+        more = false;
+        shuffle(warps);
+        for (unsigned w : warps)
+            if (!here->bad)
+                more |= run_warp(w, in_turns);
+    } while (more && !here->bad);
 }
 
 /* Are all threads at one barrier? Then they go on. */
@@ -251,6 +272,7 @@ static void check_front(const thread &t)
 static void run_block()
 {
     std::vector<unsigned> warps((here->threads.size() + LANES - 1) / LANES);
+    const bool in_turns = any(2) == 0;
 
     here->counts.blocks++;
     memset(here->map, 0xff, (size_t)(here->shared_end - here->map));
@@ -263,12 +285,9 @@ static void run_block()
         fiber_init(&t.self, here->stacks[i], STACK, enter);
     }
     std::iota(warps.begin(), warps.end(), 0u);
-    do {
-        shuffle(warps);
-        for (unsigned w : warps)
-            if (!here->bad)
-                run_warp(w);
-    } while (!here->bad && release_barrier());
+    do
+        run_warps(warps, in_turns);
+    while (!here->bad && release_barrier());
     if (!here->bad)
         note_stuck();
     if (!here->bad)
