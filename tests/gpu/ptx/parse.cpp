@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 
 namespace ptx {
@@ -227,7 +228,7 @@ struct parser : reader {
         } else {
             add_operand(i, slot_of(name));
         }
-        if (which >= 2)
+        if (which >= std::size(i->plus))
             fail("too many addresses");
         i->plus[which] = plus;
         expect(']');
@@ -261,11 +262,10 @@ struct parser : reader {
     {
         instruction i = {};
 
-        i.guard = -1;
+        const char first = peek();
+
         i.file = file;
         i.line = line;
-        const char braces = peek();
-
         if (name == "bra" || name == "bra.uni") {
             branches.push_back({ p.code.size(), word() });
             expect(';');
@@ -279,7 +279,7 @@ struct parser : reader {
         }
         if (name.rfind("mov.", 0) == 0) {
             if (i.n > 2)
-                name += braces == '{' ? ".unpack" : ".pack";
+                name += first == '{' ? ".unpack" : ".pack";
             else if (i.at[1] == p.where[ARGUMENTS])
                 name = "lea";
         }
@@ -294,8 +294,8 @@ struct parser : reader {
 
     void read_statement()
     {
-        instruction guard = {};
-        bool guarded = false, unless = false;
+        int32_t guard = -1;
+        bool unless = false;
         std::string name;
 
         if (take('{')) {
@@ -307,9 +307,8 @@ struct parser : reader {
             return;
         }
         if (take('@')) {
-            guarded = true;
             unless = take('!');
-            guard.at[0] = slot_of(word());
+            guard = slot_of(word());
         }
         name = word();
         if (name.back() == ':') {
@@ -322,10 +321,8 @@ struct parser : reader {
             fail("'" + name + "' is not known");
         } else {
             read_instruction(name);
-            if (guarded) {
-                p.code.back().guard = guard.at[0];
-                p.code.back().unless = unless;
-            }
+            p.code.back().guard = guard;
+            p.code.back().unless = unless;
         }
     }
 
