@@ -70,7 +70,7 @@ relink() {
         $link -export-dynamic -o "$work/run/dsflow" "$work/mutant.lo" \
             $(value '$(dsflow_OBJECTS)') $libs
         ;;
-    *:test_cuda)
+    *:test_cuda | *:test_planned)
         $link -o "$work/run/$2" "$work/mutant.lo" \
             $(value "\$(tests_gpu_$2_OBJECTS)") $libs
         ;;

@@ -69,10 +69,44 @@ static void ranks_take_what_their_own_process_gives_them(void **state)
                 check_job(job, gpus, processes, nodes);
 }
 
+/* Of four ranks alike on so many GPUs: bytes of all of them. */
+static size_t bytes_on(const struct trial *t, unsigned gpus)
+{
+    const struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.gpus = gpus, .workers = 2);
+    struct dsf_exec_needs needs;
+    struct dsflow_err err;
+    size_t bytes = 0;
+
+    must("needs", dsf_exec_needs_find(t->graph, &options, &needs, &err), &err);
+    assert_int_equal(needs.nranks, 4);
+    for (unsigned r = 0; r < needs.nranks; r++)
+        bytes += needs.ranks[r].device;
+    dsf_exec_needs_fini(&needs);
+    return bytes;
+}
+
+static void each_gpu_has_one_scratch_whoever_shares_it(void **state)
+{
+    size_t bytes[5], scratch;
+    struct trial t;
+
+    plan_trial(&t, "gpt2 machine.gpus=1 mesh.data=4 zero.stage=0");
+    for (unsigned gpus = 1; gpus <= 4; gpus++)
+        bytes[gpus] = bytes_on(&t, gpus);
+    scratch = bytes[2] - bytes[1];
+    assert_true(scratch > 4096 && scratch < bytes[1]);
+    for (unsigned gpus = 3; gpus <= 4; gpus++) /* shares are whole bytes */
+        assert_in_range(bytes[gpus] - bytes[gpus - 1], scratch - 4,
+                        scratch + 4);
+    end_trial(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_take_what_their_own_process_gives_them),
+        cmocka_unit_test(each_gpu_has_one_scratch_whoever_shares_it),
     };
     struct dsflow_err err;
 
