@@ -224,16 +224,23 @@ static void one_page_less_is_refused_before_the_run(void **state)
 }
 
 /* Two numbers on the GPU, one mixed with the other a few times. */
-static struct program kernels_only(void)
+static struct program kernels_of(int ranks)
 {
     struct program p = { .g = dsflow_graph_new(), .seed = 1 };
     dsflow_data_id d[2];
 
-    d[0] = add_data(&p, "a", 0, 0, 0, DSFLOW_DEVICE, true);
-    d[1] = add_data(&p, "b", 0, 0, 0, DSFLOW_DEVICE, true);
-    for (uint32_t k = 0; k < 5; k++)
-        add_task(&p, &mix_op, 0, k, d[0], d[1]);
+    for (int rank = 0; rank < ranks; rank++) {
+        d[0] = add_data(&p, "a", rank, 0, 0, DSFLOW_DEVICE, true);
+        d[1] = add_data(&p, "b", rank, 0, 0, DSFLOW_DEVICE, true);
+        for (uint32_t k = 0; k < 5; k++)
+            add_task(&p, &mix_op, rank, k, d[0], d[1]);
+    }
     return p;
+}
+
+static struct program kernels_only(void)
+{
+    return kernels_of(1);
 }
 
 /* Nothing else orders these: they are over as soon as they are launched. */
@@ -435,22 +442,49 @@ static void a_launch_that_cuda_refuses_ends_the_run(void **state)
     free_program(&p);
 }
 
-/* The last: this GPU is of no use to the process any more. */
+/* The kernel or copy that comes next, but for `after` of them. */
+static void let_fail(int after)
+{
+    const struct emulated_runtime_counts c = counts_now();
+    char text[32];
+
+    snprintf(text, sizeof(text), "%llu",
+             (unsigned long long)(c.copies + c.launches) + 1 +
+                 (unsigned long long)after);
+    setenv("DSFLOW_EMULATED_FAIL", text, 1);
+}
+
+/* GPU 1 is of no use to the process any more then. */
+static void a_copy_that_fails_is_named_and_ends_the_run(void **state)
+{
+    struct program p = kernels_of(2);
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec = open_exec(p.g, options_of(2), &host);
+    const dsflow_data_id last = { dsflow_graph_ndata(p.g) - 1 };
+    struct dsflow_err err;
+
+    put_first_contents(&p, exec);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    let_fail(0);
+    assert_null(dsflow_exec_map(exec, last, DSFLOW_R));
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_EIO);
+    assert_string_equal(err.msg, "at or after the copy of b1.0.0: GPU 1: an "
+                                 "illegal memory access was encountered");
+    dsflow_exec_close(exec);
+    free_program(&p);
+}
+
+/* The last: GPU 0 is of none either. */
 static void a_kernel_that_fails_is_named_and_ends_the_run(void **state)
 {
     struct program p = kernels_only();
     struct dsflow_host host = { 0 };
     struct dsflow_exec *exec = open_exec(p.g, options_of(1), &host);
-    struct emulated_runtime_counts c;
     struct dsflow_err err;
-    char text[32];
 
     put_first_contents(&p, exec);
     assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
-    c = counts_now();
-    snprintf(text, sizeof(text), "%llu",
-             (unsigned long long)(c.copies + c.launches) + 3);
-    setenv("DSFLOW_EMULATED_FAIL", text, 1);
+    let_fail(2);
     assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
     assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_EIO);
     assert_string_equal(err.msg, "at or after task tiers_mix of rank 0: GPU 0: "
@@ -484,6 +518,7 @@ int main(void)
         cmocka_unit_test(gpus_that_do_not_reach_each_other_are_named),
         cmocka_unit_test(a_clock_that_drifts_is_put_right),
         cmocka_unit_test(a_launch_that_cuda_refuses_ends_the_run),
+        cmocka_unit_test(a_copy_that_fails_is_named_and_ends_the_run),
         cmocka_unit_test(a_kernel_that_fails_is_named_and_ends_the_run),
     };
     void *module = dlopen(path, RTLD_NOW);
