@@ -1,8 +1,7 @@
 /* test_attention_cuda.c - attention on a GPU that is not there, beside double
  * precision: whole sequences, and sequences in several tiles; all keys, or
  * those of a window and of a layout. */
-#include "unit/codelets/attention.h"
-
+#include "attention_on_gpu.h"
 #include "numbers.h"
 
 static void on_gpu(const struct dsflow_op *op, const struct dsflow_call *call)
@@ -12,23 +11,6 @@ static void on_gpu(const struct dsflow_op *op, const struct dsflow_call *call)
     if (why != NULL)
         fail_msg("%s: %s", op->name, why);
 }
-
-static void forward_on_gpu(const struct dsflow_call *call)
-{
-    on_gpu(&dsf_op_attention_forward, call);
-}
-
-static void backward_on_gpu(const struct dsflow_call *call)
-{
-    on_gpu(&dsf_op_attention_backward_input, call);
-}
-
-static const struct dsflow_codelet gpu_forward = {
-    .op = &dsf_op_attention_forward, .cpu = forward_on_gpu
-};
-static const struct dsflow_codelet gpu_backward = {
-    .op = &dsf_op_attention_backward_input, .cpu = backward_on_gpu
-};
 
 /* Of all rows: what the reference makes of gradients. */
 struct gradients {

@@ -1,7 +1,7 @@
 /* test_attention_tiles.c - plans count the tiles of scores that kernels of
  * attention compute: the barriers of emulated ones, of which there are some for
  * each tile, say how many there were. */
-#include "unit/codelets/attention.h"
+#include "attention_on_gpu.h"
 
 #include "gpu/emulation/emulated.h"
 #include "gpu/place.h"
@@ -77,23 +77,6 @@ static void on_gpu(const struct dsflow_op *op, const struct dsflow_call *call)
                  (int)a->key_pos, (int)a->tile.head_dim, (int)a->window,
                  (int)a->block, got, expected);
 }
-
-static void forward_on_gpu(const struct dsflow_call *call)
-{
-    on_gpu(&dsf_op_attention_forward, call);
-}
-
-static void backward_on_gpu(const struct dsflow_call *call)
-{
-    on_gpu(&dsf_op_attention_backward_input, call);
-}
-
-static const struct dsflow_codelet gpu_forward = {
-    .op = &dsf_op_attention_forward, .cpu = forward_on_gpu
-};
-static const struct dsflow_codelet gpu_backward = {
-    .op = &dsf_op_attention_backward_input, .cpu = backward_on_gpu
-};
 
 struct sight {
     int32_t window;

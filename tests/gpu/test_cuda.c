@@ -243,19 +243,25 @@ static struct program kernels_only(void)
     return kernels_of(1);
 }
 
+static void assert_steps(struct program *p, struct dsflow_exec *exec)
+{
+    struct dsflow_err err;
+
+    put_first_contents(p, exec);
+    for (int i = 0; i < STEPS; i++)
+        step(p, exec);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    assert_contents(p, exec);
+}
+
 /* Nothing else orders these: they are over as soon as they are launched. */
 static void a_stream_orders_what_only_its_kernels_touch(void **state)
 {
     struct program p = kernels_only();
     struct dsflow_host host = { 0 };
     struct dsflow_exec *exec = open_exec(p.g, options_of(1), &host);
-    struct dsflow_err err;
 
-    put_first_contents(&p, exec);
-    for (int i = 0; i < STEPS; i++)
-        step(&p, exec);
-    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
-    assert_contents(&p, exec);
+    assert_steps(&p, exec);
     assert_int_equal(counts_now().unpinned, 0);
     dsflow_exec_close(exec);
     free_program(&p);
@@ -292,13 +298,8 @@ static void copies_of_one_direction_wait_for_kernels(void **state)
         struct program p = copied_one_way(out);
         struct dsflow_host host = { 0 };
         struct dsflow_exec *exec = open_exec(p.g, options_of(1), &host);
-        struct dsflow_err err;
 
-        put_first_contents(&p, exec);
-        for (int i = 0; i < STEPS; i++)
-            step(&p, exec);
-        assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
-        assert_contents(&p, exec);
+        assert_steps(&p, exec);
         dsflow_exec_close(exec);
         free_program(&p);
     }

@@ -54,28 +54,19 @@ struct rest {
     }
 };
 /* NaN only of two; +0 is more than -0. */
-struct max {
+template <bool LARGER> struct extreme {
     template <class T> static T of(T a, T b)
     {
         if (a != a || b != b)
             return a != a ? b : a;
         if constexpr (std::is_floating_point_v<T>)
             if (a == b)
-                return std::signbit(a) ? b : a;
-        return a > b ? a : b;
+                return std::signbit(a) == LARGER ? b : a;
+        return (a > b) == LARGER ? a : b;
     }
 };
-struct min {
-    template <class T> static T of(T a, T b)
-    {
-        if (a != a || b != b)
-            return a != a ? b : a;
-        if constexpr (std::is_floating_point_v<T>)
-            if (a == b)
-                return std::signbit(a) ? a : b;
-        return a < b ? a : b;
-    }
-};
+typedef extreme<true> max;
+typedef extreme<false> min;
 
 template <class T, class OP> void two(frame &f, const instruction &i)
 {
