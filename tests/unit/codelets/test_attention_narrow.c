@@ -86,8 +86,10 @@ static void check_layout(struct dsflow_tile t, enum dsflow_dtype type,
     backward(&wide);
     backward(&narrow);
     for (int i = 0; i < ntiles; i++) {
-        check_same(&narrow, &wide.dq[i], &narrow.dq[i],
-                   first_tile(&wide, i) == i);
+        /* The gradient of one score is zero but for what is rounded. */
+        if (window != 1 || !in_pairs(type))
+            check_same(&narrow, &wide.dq[i], &narrow.dq[i],
+                       first_tile(&wide, i) == i);
         check_same(&narrow, &wide.dkv[i], &narrow.dkv[i],
                    last_tile(&wide, i) == i);
     }
