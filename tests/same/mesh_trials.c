@@ -556,14 +556,15 @@ const char *const mesh_trials[] = {
 
     /* Tensor ranks have scales of their own pieces. Second moments of few steps
      * amplify what these change: rates are small. */
-    "gpt2 " ONEBIT "mesh.tensor=2 mesh.data=2 zero.stage=2 batch.groups=4",
+    "gpt2 " ONEBIT "optimizer.lr=1e-6 mesh.tensor=2 mesh.data=2 zero.stage=2 "
+    "batch.groups=4",
     "llama " ONEBIT "optimizer.lr=1e-6 mesh.tensor=4 mesh.data=2 zero.stage=3 "
     "zero.keep=0 batch.groups=8 model.tied=true onebit_adam.errors=bf16",
     "gpt2 " ONEBIT "optimizer.lr=1e-6 mesh.tensor=2 compress.block=48 "
     "mesh.data=2 zero.stage=1 optimizer.clip=0.05 mesh.pipeline=2 "
     "offload.piece=4KiB " ALL_NVME,
-    "gpt2 " ONEBIT "mesh.tensor=2 mesh.sequence=2 batch.tile=16 zero.stage=2 "
-    "precision.compute=bf16",
+    "gpt2 " ONEBIT "optimizer.lr=1e-6 mesh.tensor=2 mesh.sequence=2 "
+    "batch.tile=16 zero.stage=2 precision.compute=bf16",
     "gpt2 " ONEBIT_LAMB "optimizer.lr=1e-6 mesh.tensor=2 mesh.data=2 "
     "zero.stage=2 batch.groups=4 offload.piece=4KiB " ALL_NVME,
     "llama " ONEBIT_LAMB "optimizer.lr=1e-6 mesh.tensor=4 mesh.data=2 "

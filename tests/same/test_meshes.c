@@ -430,8 +430,9 @@ int main(int argc, char **argv)
             continue;
         n = add_test(tests, n, mesh_trials[i], IN_ORDER);
         n = add_test(tests, n, mesh_trials[i], BY_STARPU);
-        n = add_with(tests, n, mesh_trials[i], BF16,
-                     n % 2 == 0 ? IN_ORDER : BY_STARPU);
+        if (strstr(mesh_trials[i], BF16) == NULL)
+            n = add_with(tests, n, mesh_trials[i], BF16,
+                         n % 2 == 0 ? IN_ORDER : BY_STARPU);
         if (shard.at / shard.of % 2 == 0)
             n = add_apart(tests, n, mesh_trials[i]);
     }
