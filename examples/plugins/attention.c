@@ -58,6 +58,7 @@ static void forward(const struct dsflow_call *call)
         if (a->last) {
             add(att[r][h], 1 / *sum - 1, att[r][h], d);
             *max += logf(*sum); /* all that the backward pass needs */
+            *sum = 1;
         }
     }
 }

@@ -108,7 +108,7 @@ struct dsflow_qkv_args {
  * attention.forward        { q R, kv R, att RW, lse RW, layout R? }
  *   att: [rows][heads*head_dim]; lse: [2][rows][heads], running maximum and
  *   sum. `first` (its att and lse are fresh): start; `last`: att is divided by
- *   the sum and lse[0] becomes max + log(sum).
+ *   the sum, lse[0] becomes max + log(sum) and lse[1] 1.
  * attention.backward_input { q R, kv R, lse R, datt R, delta R, dq RW, dkv RW,
  *                            layout R? }
  *   dq and dkv are added to; where `first_q` / `first_kv` (fresh), set.

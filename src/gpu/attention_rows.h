@@ -108,7 +108,7 @@ DEV void softmax_put(const dsf_gpu_attention &a, unsigned seq, unsigned head,
     const float top = s.top * ATTENTION_LN2;
 
     a.lse[at] = a.last ? top + logf(s.sum) : top;
-    a.lse[sums + at] = s.sum;
+    a.lse[sums + at] = a.last ? 1 : s.sum;
 }
 
 #endif

@@ -129,7 +129,7 @@ static void end_strip(const struct dsf_attention *a, const struct strip *p,
 
     for (size_t r = 0; r < p->rows; r++) {
         l[r * a->heads] = a->last ? top[r] + logf(sum[r]) : top[r];
-        l[lsum + r * a->heads] = sum[r];
+        l[lsum + r * a->heads] = a->last ? 1 : sum[r];
         if (a->last)
             scale(p->o + r * p->ldd, 1 / sum[r], d);
     }
