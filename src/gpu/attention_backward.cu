@@ -5,11 +5,11 @@
  * products, where one launch that adds dQ with atomics has five.
  *
  * What bounds it, of 1024 pairs of a query and a key with heads of 128, in
- * cycles of a processor of an H200: dK and dV (16 keys a warp) 400 for 256 mma
- * and 576 for 144 ldmatrix.x4, dQ (32 queries a warp) 300 for 192 mma and 320
- * for 80 ldmatrix.x4. So shared memory bounds both, at 330 TFLOP/s of five
- * products, and 220 are aimed at. 32 keys a warp would need 256 registers for
- * dK and dV alone. */
+ * cycles of a processor of an H200: dK and dV (16 keys a warp) 400 for 256 mma,
+ * 576 for 144 ldmatrix.x4 and 190 for 760 instructions; dQ (32 queries a warp)
+ * 300 for 192 mma, 320 for 80 ldmatrix.x4 and 165 for 650 instructions. So
+ * shared memory bounds both, at 330 TFLOP/s of five products, and 220 are aimed
+ * at. 32 keys a warp would need 256 registers for dK and dV alone. */
 #include "gpu/attention_mma.h"
 
 #include "tasks/attention_tiles.h"
@@ -36,14 +36,15 @@ template <int D> struct keys_size {
 };
 
 /* Queries of a warp (16 M), and keys at a time (N). */
-template <int D> struct queries_size {
+template <int D, bool HIDES> struct queries_size {
     enum {
         M = D <= 128 ? 2 : 1,
-        N = D > 192  ? 16
-            : D > 64 ? 32
-                     : 64,
+        N = D > 192 ? 16 : 32,
         ROWS = MMA_WARPS * 16 * M,
-        STEPS = D == 128 ? 1 : D / 16, /* or registers spill */
+        KEPT = D <= 64, /* operands of queries, in registers */
+        STEPS = KEPT    ? D / 16
+                : HIDES ? 1
+                        : D / 32, /* or registers spill */
         BYTES = (2 * ROWS + 4 * N) * D * 2
     };
     static_assert(ROWS == DSF_BACKWARD_QUERIES(D), "as plans count them");
@@ -234,8 +235,7 @@ __global__ void __launch_bounds__(MMA_THREADS)
     query_walk<S, ROWS, N> walk(a, see, first, at.head * group_size(a), heads);
     step now = walk.begin();
 
-    load_rows<T, D, ROWS>(sk, a.kv, k, first, d);
-    load_rows<T, D, ROWS>(sv, a.kv, v, first, d);
+    load_keys<T, D, ROWS>(sk, a, k, first);
     if (S::HIDES && now.head == heads) { /* no query sees them */
         dev_copy_commit();
     } else {
@@ -257,10 +257,12 @@ __global__ void __launch_bounds__(MMA_THREADS)
         }
         if (is_met(a, see, now.head, now.query, now.query + N, key,
                    key + 16 * M)) {
+            const mma_rows<T, D, M, false> mk(sk + warp * D);
+            const mma_rows<T, D, M, false> mv(sv + warp * D);
             float s[M][N / 8][4] = {}, g[M][N / 8][4] = {};
 
-            rows_by_rows<T, D, M, N>(s, sk + warp * D, sq);
-            rows_by_rows<T, D, M, N>(g, sv + warp * D, so);
+            rows_by_rows<T, D, M, N>(s, mk, sq);
+            rows_by_rows<T, D, M, N>(g, mv, so);
             mask_queries<M, N>(a, see, s, key, now);
             weigh_queries<M, N>(s, g, stages.lse(stage), stages.delta(stage),
                                 scale);
@@ -272,9 +274,11 @@ __global__ void __launch_bounds__(MMA_THREADS)
     if (S::HIDES) /* nobody has waited if no query was met */
         all_copied();
     same<M>(by, a.scale);
-    put_rows<T, D, M, COLS>(a.dkv, k, key, col, d, dk, by, sk + warp * D);
+    put_rows<T, D, M, COLS>(a.dkv, k, dev_anew(key), col, d, dk, by,
+                            sk + warp * D);
     same<M>(by, 1);
-    put_rows<T, D, M, COLS>(a.dkv, v, key, col, d, dv, by, sv + warp * D);
+    put_rows<T, D, M, COLS>(a.dkv, v, dev_anew(key), col, d, dv, by,
+                            sv + warp * D);
 }
 
 /* lse in powers of 2, and delta, of a lane's rows. */
@@ -317,7 +321,7 @@ template <class T, int D, class S>
 __global__ void __launch_bounds__(MMA_THREADS)
     attention_backward_queries(const dsf_gpu_attention a, const S see)
 {
-    typedef queries_size<D> size;
+    typedef queries_size<D, S::HIDES> size;
     enum { M = size::M, N = size::N, ROWS = size::ROWS };
     T *const sq = dev_shared<T>(), *const so = sq + ROWS * D;
     T *const stages = so + ROWS * D;
@@ -327,7 +331,6 @@ __global__ void __launch_bounds__(MMA_THREADS)
     const unsigned row = first + warp, group = at.head / group_size(a);
     const head_rows q = query_rows(a, at.seq, at.head);
     const head_rows k = key_rows(a, at.seq, group, 0);
-    const head_rows v = key_rows(a, at.seq, group, 1);
     const unsigned seen = keys_seen(a, see, first + ROWS - 1);
     const float scale = a.scale * ATTENTION_LOG2E;
     key_walk<S, ROWS, N> walk(a, see, at.head, first);
@@ -336,10 +339,14 @@ __global__ void __launch_bounds__(MMA_THREADS)
 
     load_rows<T, D, ROWS>(sq, a.q, q, first, d);
     load_rows<T, D, ROWS>(so, a.datt, q, first, d);
-    load_rows<T, D, N>(stages, a.kv, k, key, d);
-    load_rows<T, D, N>(stages + N * D, a.kv, v, key, d);
+    load_keys<T, D, N>(stages, a, k, key);
     dev_copy_commit();
     row_numbers<M>(a, at, row, lse, delta);
+    if (size::KEPT)
+        all_copied();
+
+    const mma_rows<T, D, M, size::KEPT> mq(sq + warp * D), mo(so + warp * D);
+
     for (unsigned stage = 0, after; key < seen; key = after, stage ^= 1) {
         const T *const sk = stages + stage * 2 * N * D, *const sv = sk + N * D;
         T *const next = stages + (stage ^ 1) * 2 * N * D;
@@ -349,27 +356,26 @@ __global__ void __launch_bounds__(MMA_THREADS)
         dev_copy_wait<0>();
         __syncthreads();
         if (after < seen) {
-            load_rows<T, D, N>(next, a.kv, k, after, d);
-            load_rows<T, D, N>(next + N * D, a.kv, v, after, d);
+            load_keys<T, D, N>(next, a, k, after);
             dev_copy_commit();
         }
         if (!is_met(a, see, at.head, row, row + 16 * M, key, key + N))
             continue;
-        rows_by_rows<T, D, M, N, size::STEPS>(s, sq + warp * D, sk);
-        rows_by_rows<T, D, M, N, size::STEPS>(g, so + warp * D, sv);
+        rows_by_rows<T, D, M, N, size::STEPS>(s, mq, sk);
+        rows_by_rows<T, D, M, N, size::STEPS>(g, mo, sv);
         mask_keys<M, N>(a, see, s, at.head, row, key);
         weigh_keys<M, N>(s, g, lse, delta, scale);
         weigh_rows<T, D, M, N, D>(dq, g, sk, 0);
     }
-    if (S::HIDES)
+    if (S::HIDES && !size::KEPT)
         all_copied();
     same<M>(by, a.scale);
-    put_rows<T, D, M, D>(a.dq, q, row, 0, d, dq, by, sq + warp * D);
+    put_rows<T, D, M, D>(a.dq, q, dev_anew(row), 0, d, dq, by, sq + warp * D);
 }
 
 template <class T, int D, class S> struct backward {
     typedef keys_size<D> keys;
-    typedef queries_size<D> queries;
+    typedef queries_size<D, S::HIDES> queries;
 
     static void launch(const dsf_gpu_attention &a, const S &see, void *stream)
     {

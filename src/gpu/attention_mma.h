@@ -31,26 +31,37 @@ template <int D> struct mma_tile {
 };
 
 /* Bring rows row .. row+ROWS of `rows`, `d` numbers each; zeroes past the last
- * row and the last number. */
+ * row and the last number. A thread has the same columns of each row that it
+ * brings, and all have as many: so places follow from the first by additions.
+ */
 template <class T, int D, int ROWS>
 DEV void load_rows(T *to, const void *from, const head_rows &rows, unsigned row,
                    unsigned d)
 {
-    enum { CHUNKS = D / 8, STEP = MMA_THREADS / CHUNKS };
-    const bool all = STEP * CHUNKS == MMA_THREADS; /* have something to bring */
-    const unsigned first = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
+    enum { WIDE = mma_tile<D>::SPAN / 8, STEP = MMA_THREADS / WIDE };
+    const unsigned first = threadIdx.x / WIDE, chunk = threadIdx.x % WIDE;
+    const T *at = (const T *)from + rows.at(row + first) + chunk * 8;
+    T *const put = to + mma_tile<D>::at(first, chunk);
 
+    static_assert(ROWS % STEP == 0, "all threads bring as many");
     DEV_UNROLL
-    for (unsigned r = first; r < ROWS; r += STEP) {
-        const bool there = row + r < rows.n && chunk * 8 < d;
-        const size_t at = there ? rows.at(row + r) + chunk * 8 : 0;
+    for (int r = 0; r < ROWS; r += STEP, at += (size_t)STEP * rows.ld)
+        DEV_UNROLL
+    for (int c = 0; c < D / 8; c += WIDE)
+        dev_copy16(put + r * D + c * 8, at + c * 8,
+                   row + first + r < rows.n && (c + chunk) * 8 < d);
+}
 
-        if (all || first < STEP)
-            dev_copy16(to + mma_tile<D>::at(r, chunk), (const T *)from + at,
-                       there);
-    }
-    if (!all)
-        __syncwarp(); /* what follows wants all lanes together */
+/* Bring N keys of `rows`, from `key` on, and their values behind them. */
+template <class T, int D, int N>
+DEV void load_keys(T *to, const dsf_gpu_attention &a, const head_rows &rows,
+                   unsigned key)
+{
+    const T *const kv = (const T *)a.kv;
+
+    load_rows<T, D, N>(to, kv, rows, key, a.head_dim);
+    load_rows<T, D, N>(to + N * D, kv + a.kv_heads * a.head_dim, rows, key,
+                       a.head_dim);
 }
 
 /* What the block's threads have asked for is there for all of them. */
@@ -81,22 +92,59 @@ template <class T, int D> struct mma_reader {
     }
 };
 
-/* c += A B^T: 16 M rows of tile a, N rows of tile b, over D numbers, of which
- * 16 STEPS are unrolled. */
-template <class T, int D, int M, int N, int STEPS = D / 16>
-DEV void rows_by_rows(float (&c)[M][N / 8][4], const T *a, const T *b)
+/* 16 M rows of a tile, over D numbers, as operands of mma: read each time, or
+ * once (KEPT), where there are registers for it. */
+template <class T, int D, int M, bool KEPT> struct mma_rows;
+
+template <class T, int D, int M> struct mma_rows<T, D, M, false> {
+    mma_reader<T, D> from;
+
+    DEV mma_rows(const T *tile)
+        : from(tile, threadIdx.x % 16, threadIdx.x % 32 / 16)
+    {
+    }
+    DEV void at(uint32_t (&f)[M][4], int step) const
+    {
+        DEV_UNROLL
+        for (int m = 0; m < M; m++)
+            dev_ldmatrix4(f[m], from.at(step, m * 16));
+    }
+};
+
+template <class T, int D, int M> struct mma_rows<T, D, M, true> {
+    uint32_t kept[D / 16][M][4];
+
+    DEV mma_rows(const T *tile)
+    {
+        const mma_rows<T, D, M, false> rows(tile);
+
+        DEV_UNROLL
+        for (int s = 0; s < D / 16; s++)
+            rows.at(kept[s], s);
+    }
+    DEV void at(uint32_t (&f)[M][4], int step) const
+    {
+        DEV_UNROLL
+        for (int m = 0; m < M; m++)
+            DEV_UNROLL
+        for (int i = 0; i < 4; i++)
+            f[m][i] = kept[step][m][i];
+    }
+};
+
+/* c += A B^T: 16 M rows a, N rows of tile b, over D numbers, of which 16 STEPS
+ * are unrolled. */
+template <class T, int D, int M, int N, int STEPS = D / 16, class A>
+DEV void rows_by_rows(float (&c)[M][N / 8][4], const A &a, const T *b)
 {
     const unsigned lane = threadIdx.x % 32;
-    const mma_reader<T, D> ra(a, lane % 16, lane / 16);
     const mma_reader<T, D> rb(b, lane / 16 * 8 + lane % 8, lane / 8 % 2);
 
     DEV_UNROLL_BY(STEPS)
     for (int s = 0; s < D / 16; s++) {
         uint32_t fa[M][4];
 
-        DEV_UNROLL
-        for (int m = 0; m < M; m++)
-            dev_ldmatrix4(fa[m], ra.at(s, m * 16));
+        a.at(fa, s);
         DEV_UNROLL
         for (int n = 0; n < N / 16; n++) {
             uint32_t fb[4];

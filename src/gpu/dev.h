@@ -159,6 +159,14 @@ template <int N> DEV void dev_copy_wait()
     asm volatile("cp.async.wait_group %0;\n" ::"n"(N) : "memory");
 }
 
+/* x, of which the compiler knows nothing: what follows from it after a loop is
+ * computed there, and in no register during the loop. */
+DEV unsigned dev_anew(unsigned x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
 /* A word W of 4, 8 or 16 bytes; the address is a multiple of that. */
 template <class W> DEV W dev_load_word(const void *p)
 {

@@ -52,9 +52,9 @@ int dsf_attention_launches(const struct dsflow_attention_args *a, bool forward,
         return plain_launches(d, forward, launches);
     d = width_of(d, hides);
     if (forward) {
-        launches[0] = (struct dsf_attention_launch){ DSF_FORWARD_QUERIES(d),
-                                                     DSF_FORWARD_KEYS(d, hides),
-                                                     1, 2.0 * d };
+        launches[0] =
+            (struct dsf_attention_launch){ DSF_FORWARD_QUERIES(d),
+                                           DSF_FORWARD_KEYS(d), 1, 2.0 * d };
         return 1;
     }
     parts = DSF_BACKWARD_KEYS_PARTS(d);

@@ -9,13 +9,13 @@
  * has keys (in parts of their columns) and meets queries, and one has queries
  * and meets keys. Of plain kernels all tiles are DSF_PLAIN_TILE wide. */
 #define DSF_FORWARD_QUERIES(d)     ((d) <= 128 ? 128 : 64)
-#define DSF_FORWARD_KEYS(d, hides) ((d) <= ((hides) ? 64 : 128) ? 64 : 32)
+#define DSF_FORWARD_KEYS(d)        ((d) <= 64 ? 64 : 32)
 #define DSF_BACKWARD_KEYS(d)       ((d) <= 64 ? 128 : 64)
 #define DSF_BACKWARD_KEYS_PARTS(d) ((d) <= 128 ? 1 : 2)
 #define DSF_BACKWARD_KEYS_QUERIES(d)                                           \
     ((d) > 192 ? 16 : (d) == 64 || (d) == 192 ? 32 : 64)
 #define DSF_BACKWARD_QUERIES(d)      ((d) <= 128 ? 128 : 64)
-#define DSF_BACKWARD_QUERIES_KEYS(d) ((d) > 192 ? 16 : (d) > 64 ? 32 : 64)
+#define DSF_BACKWARD_QUERIES_KEYS(d) ((d) > 192 ? 16 : 32)
 #define DSF_PLAIN_TILE               64
 
 /* The rest is not for kernels. */

@@ -158,10 +158,25 @@ static void set_sight(struct sequence *s, struct sight sight)
                          sight.of, 7);
 }
 
-static void try_case(struct dsflow_tile t, enum dsflow_dtype type,
-                     struct sight sight, int ntiles, const int32_t *rows)
+/* Keys of a sequence, each twice as long as the one 2^`per` tokens before it:
+ * what scores a query meets grows with them. */
+static void grow(struct sequence *s, int per)
 {
-    struct sequence s = sequence_new(t, ntiles, rows);
+    const size_t width = dsf_tile_kvwidth(&s->tile);
+
+    for (int i = 0; i < s->ntiles; i++) {
+        for (size_t k = 0; k < s->kv[i].n; k++)
+            if (k % width < width / 2)
+                s->kv[i].f[k] *=
+                    exp2f(ldexpf((float)((size_t)s->pos[i] + k / width), -per));
+        tensor_from_floats(&s->kv[i]);
+    }
+}
+
+/* In each order, beside the reference; the sequence is freed. */
+static void try_sequence(struct sequence s, enum dsflow_dtype type)
+{
+    const struct dsflow_tile t = s.tile;
     const size_t nq = dsf_tile_qwidth(&t), heads = (size_t)t.heads;
     size_t n = 0, bytes;
     struct gradients g;
@@ -169,9 +184,8 @@ static void try_case(struct dsflow_tile t, enum dsflow_dtype type,
 
     s.type = type;
     s.tile.context = 2000;
-    set_sight(&s, sight);
-    for (int i = 0; i < ntiles; i++) {
-        n += (size_t)rows[i];
+    for (int i = 0; i < s.ntiles; i++) {
+        n += (size_t)s.rows[i];
         if (type != DSFLOW_FP32) {
             tensor_round(&s.q[i], type);
             tensor_round(&s.kv[i], type);
@@ -179,7 +193,7 @@ static void try_case(struct dsflow_tile t, enum dsflow_dtype type,
         }
     }
     g = reference(&s, n, n / (size_t)t.nseq);
-    for (int i = 0; i < ntiles; i++)
+    for (int i = 0; i < s.ntiles; i++)
         for (size_t k = 0; k < s.delta[i].n; k++) {
             size_t row = (size_t)s.pos[i] + k / heads, h = k % heads;
             size_t d = (size_t)t.head_dim;
@@ -195,6 +209,15 @@ static void try_case(struct dsflow_tile t, enum dsflow_dtype type,
     free(g.dq);
     free(g.dkv);
     sequence_free(&s);
+}
+
+static void try_case(struct dsflow_tile t, enum dsflow_dtype type,
+                     struct sight sight, int ntiles, const int32_t *rows)
+{
+    struct sequence s = sequence_new(t, ntiles, rows);
+
+    set_sight(&s, sight);
+    try_sequence(s, type);
 }
 
 #define TRY_SEEING(sight, type, nseq, heads, kv_heads, head_dim, ...)          \
@@ -242,6 +265,27 @@ static void sequences_in_several_tiles(void **state)
     TRY(DSFLOW_BF16, 1, 1, 1, 128, 130, 70);
     TRY(DSFLOW_FP16, 1, 2, 2, 40, 33, 65);
     TRY(DSFLOW_FP32, 1, 2, 1, 66, 63, 3, 20);
+}
+
+static void try_growing(enum dsflow_dtype type, int32_t head_dim, int per,
+                        struct sight sight)
+{
+    struct sequence s =
+        sequence_new(shape(1, 1, 1, head_dim), 2, (int32_t[]){ 200, 70 });
+
+    set_sight(&s, sight);
+    grow(&s, per);
+    try_sequence(s, type);
+}
+
+/* A little from step to step, so that a maximum stays, and by much. */
+static void scores_that_grow(void **state)
+{
+    try_growing(DSFLOW_BF16, 64, 8, (struct sight){ 0 });
+    try_growing(DSFLOW_BF16, 64, 6, (struct sight){ 0 });
+    try_growing(DSFLOW_FP16, 128, 8, (struct sight){ 0 });
+    try_growing(DSFLOW_FP16, 128, 5, (struct sight){ 0 });
+    try_growing(DSFLOW_FP16, 40, 6, (struct sight){ .window = 100 });
 }
 
 static void windows(void **state)
@@ -362,6 +406,7 @@ int PLACE_MAIN(attention)(int argc, char **argv)
         cmocka_unit_test(heads_of_any_width),
         cmocka_unit_test(full_precision),
         cmocka_unit_test(sequences_in_several_tiles),
+        cmocka_unit_test(scores_that_grow),
         cmocka_unit_test(windows),
         cmocka_unit_test(windows_of_any_length),
         cmocka_unit_test(layouts),

@@ -31,7 +31,7 @@ static double blocks_of(const struct dsflow_attention_args *a, bool forward,
 
 /* Of plain kernels, two for each 64 columns of a product of rows by rows, and
  * two for one that has weights. Of the others one, and one in each block that
- * may have met nothing. */
+ * may have met nothing, or that keeps narrow queries in registers. */
 static double barriers_of(const struct dsflow_attention_args *a, bool forward,
                           bool narrow, bool hides)
 {
@@ -43,9 +43,11 @@ static double barriers_of(const struct dsflow_attention_args *a, bool forward,
 
     for (int i = 0; i < n; i++) {
         const double tiles = dsf_attention_tiles(a, &layout, &l[i], hides);
+        const bool keeps = a->tile.head_dim <= 64 && (forward || i == 1);
 
         if (narrow && a->tile.head_dim % 8 == 0)
-            barriers += tiles + (hides ? blocks_of(a, forward, i, &l[i]) : 0);
+            barriers +=
+                tiles + (hides || keeps ? blocks_of(a, forward, i, &l[i]) : 0);
         else if (forward)
             barriers += tiles * cols * (2 * cols + 2);
         else

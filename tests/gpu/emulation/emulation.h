@@ -296,6 +296,10 @@ template <int N> void dev_copy_wait()
 {
     emulated::copy_wait(N);
 }
+inline unsigned dev_anew(unsigned x)
+{
+    return x;
+}
 template <class W> W dev_load_word(const void *p, EMULATED_HERE)
 {
     W v;
