@@ -156,8 +156,6 @@ static int try_ways(struct dsf_direct *d, const struct dsf_way *ways, size_t n,
 }
 
 /* From any thread. */
-
-/* From any thread. */
 void dsf_direct_leave(struct dsf_direct *d)
 {
     for (size_t i = 0; i < d->ncomms; i++) {

@@ -24,6 +24,7 @@
 
 #include "lib/test.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -381,6 +382,16 @@ static unsigned count_trials(void)
     return n;
 }
 
+/* Are there tests of such a name? cmocka says nothing where there are none. */
+static bool has_named(const struct CMUnitTest *tests, unsigned n,
+                      const char *name)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (fnmatch(name, tests[i].name, 0) == 0)
+            return true;
+    return false;
+}
+
 static void free_references(void)
 {
     while (references != NULL) {
@@ -394,6 +405,7 @@ static void free_references(void)
 int main(int argc, char **argv)
 {
     const char *seed = getenv("SEED"), *count = getenv("TRIALS");
+    const char *only = getenv("ONLY");
     struct dice dice = { seed != NULL ? strtoull(seed, NULL, 10) : 1 };
     struct shard shard;
     unsigned ntrials = count_trials();
@@ -449,8 +461,12 @@ int main(int argc, char **argv)
     if (argc < 2 && !on_gpus && wire == NULL && is_next_mine(&shard))
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(
             data_ranks_are_nearly_one_rank_with_all_micro_batches);
-    if (getenv("ONLY") != NULL)
-        cmocka_set_test_filter(getenv("ONLY"));
+    if (only != NULL && !has_named(tests, n, only)) {
+        fprintf(stderr, "ONLY=%s: no trial has such a name\n", only);
+        return 99;
+    }
+    if (only != NULL)
+        cmocka_set_test_filter(only);
     status = _cmocka_run_group_tests("meshes", tests, n, NULL, NULL);
 
     free_references();
