@@ -49,6 +49,14 @@ grep -Eq '^gpt2-1.5b +micro-batch +1 sequences; 2 do not fit: memory: device: ' 
     out/table.txt || fault "$(cat log)"
 grep -Eq '^gpt2-1.5b +tokens/s +[0-9,]+' out/table.txt || fault "$(cat log)"
 
+# With less memory than that, something is computed again, to the same losses.
+DSFLOW_EMULATED_MEMORY=0x100000 python3 ./run --only offload > log 2>&1 ||
+    fault "$(cat log)"
+grep -Eq '^offload +computed again +(block|attention) of layers ' \
+    out/table.txt || fault "$(cat log)"
+grep -Eq '^offload +[0-9]+ losses +same +same +ok' out/table.txt ||
+    fault "$(cat log)"
+
 # Batches of PyTorch too; and a form that fails is followed by another.
 mkdir -p packages/torch
 : > packages/torch/__init__.py
