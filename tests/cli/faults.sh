@@ -107,13 +107,13 @@ rm -rf pids run && mkdir pids
 # shellcheck disable=SC2086
 mpirun -n 3 sh noted.sh sh waits.sh "$dsflow" run job.toml $keys > log 2>&1 &
 pid=$!
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     [ -s pids/job ] && [ "$(segments | wc -l)" -eq 2 ] && break
     sleep 0.1
 done
 [ "$(segments | wc -l)" -eq 2 ] || fault "met: no shared memory was seen"
 kill -KILL $pid "$(cat pids/0)" "$(cat pids/1)" "$(cat pids/2)"
-for _ in $(seq 50); do
+for _ in $(seq 300); do
     segments > /dev/null || break
     sleep 0.1
 done
