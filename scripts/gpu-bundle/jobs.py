@@ -145,20 +145,29 @@ def plan_of(bench, name, keys):
 
 
 def that_fits(bench, name, keys):
-    """(keys, rows): the job as it is, or with the largest micro-batches that fit
-    into this GPU, and as many more of them; a row says so. A step has the same
-    tokens."""
+    """(keys, rows): the job as it is, or with one micro-batch in flight, or with
+    the largest micro-batches that fit into this GPU, and as many more of them;
+    rows say so. A step has the same tokens."""
     micro = keys["batch.micro"]
     why = None
     while micro >= 1:
-        fewer = {**keys, "batch.micro": micro}
-        plan, said = plan_of(bench, name, {"job.steps": 1, **fewer, **BF16})
-        if plan is not None:
-            return fewer, [] if why is None else [row(
-                "micro-batch", f"{micro} sequences; {keys['batch.micro']} do "
-                f"not fit: {why[:100]}")]
-        why = why or said.split(".toml: ")[-1]
-        micro //= 2
+        for flight in {}, {"batch.in_flight": 1}:
+            fewer = {**keys, "batch.micro": micro, **flight}
+            plan, said = plan_of(bench, name, {"job.steps": 1, **fewer, **BF16})
+            if plan is not None:
+                break
+            why = why or said.split(".toml: ")[-1]
+        else:
+            micro //= 2
+            continue
+        rows = []
+        if flight:
+            rows.append(row("in flight", f"1 micro-batch; more do not fit: "
+                            f"{why[:100]}"))
+        if micro < keys["batch.micro"]:
+            rows.append(row("micro-batch", f"{micro} sequences; "
+                            f"{keys['batch.micro']} do not fit: {why[:100]}"))
+        return fewer, rows
     return keys, [row("micro-batch", f"does not fit: {why[:100]}")]
 
 

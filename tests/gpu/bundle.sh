@@ -42,7 +42,12 @@ grep -Eq '^gpt2-124m +tokens/s +[0-9,]+ +>= 460,000$' out/table.txt ||
     fault "$(cat log)"
 grep -Eq '^ *machine +GPU +emulated GPU: 4.0 GiB' log || fault "$(cat log)"
 
-# Micro-batches are as large as fit.
+# One micro-batch is in flight where two do not fit, and they are as large as fit.
+DSFLOW_EMULATED_MEMORY=0x120000 python3 ./run --only gpt2-1.5b > log 2>&1 ||
+    fault "$(cat log)"
+grep -Eq '^gpt2-1.5b +in flight +1 micro-batch; more do not fit: memory: ' \
+    out/table.txt || fault "$(cat log)"
+grep -Eq '^gpt2-1.5b +micro-batch' out/table.txt && fault "$(cat log)"
 DSFLOW_EMULATED_MEMORY=0x100000 python3 ./run --only gpt2-1.5b > log 2>&1 ||
     fault "$(cat log)"
 grep -Eq '^gpt2-1.5b +micro-batch +1 sequences; 2 do not fit: memory: device: ' \
