@@ -22,7 +22,8 @@ static void list_levels(struct dsf_search *h)
         h->level[h->now.n] = (struct dsf_changes){ .row = &h->table.v[i],
                                                    .job = h->e.job,
                                                    .plan = h->e.plan,
-                                                   .machine = h->e.m };
+                                                   .machine = h->e.m,
+                                                   .cost = h->table.v[i].cost };
         list(&h->level[h->now.n++]);
     }
 }
@@ -33,8 +34,7 @@ static void nest_levels(struct dsf_search *h)
     for (unsigned i = 0; i < h->now.n; i++) {
         unsigned at = i;
 
-        for (; at > 0 &&
-               h->level[h->nest[at - 1]].row->cost <= h->level[i].row->cost;
+        for (; at > 0 && h->level[h->nest[at - 1]].cost <= h->level[i].cost;
              at--)
             h->nest[at] = h->nest[at - 1];
         h->nest[at] = i;

@@ -89,10 +89,14 @@ static void list_better_micros(struct dsf_changes *c)
         add_whole(c, plan->micro, plan->micro / 2)->reason = DSF_REASON_LARGE;
 }
 
+/* Where no stage waits for another it costs next to nothing, and no bit. */
 static void list_one_in_flight(struct dsf_changes *c)
 {
-    if (c->job->batch.in_flight != 1)
-        add_whole(c, c->job->batch.in_flight, 1);
+    if (c->job->batch.in_flight == 1 || c->plan->micro_steps == 1)
+        return;
+    if (c->plan->nstages == 1)
+        c->cost = 1;
+    add_whole(c, c->job->batch.in_flight, 1);
 }
 
 static void list_more_in_flight(struct dsf_changes *c)

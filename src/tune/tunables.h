@@ -33,6 +33,7 @@ struct dsf_changes {
     struct dsf_change **v;
     unsigned n;
     size_t cap;
+    uint8_t cost; /* the row's, unless a list knows better */
 };
 typedef void (*dsf_list_fn)(struct dsf_changes *c);
 
