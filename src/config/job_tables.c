@@ -247,7 +247,8 @@ static const struct dsflow_option batch_options[] = {
         "the order of sums, and so the last bits"),
     DSFLOW_OPTION_AUTO(BATCH, in_flight, "\"auto\"", 1, 65536,
                        "micro-batches whose activations are in memory; auto: "
-                       "workers + 1",
+                       "workers + 1, or 1 where recompute.what = auto is faster "
+                       "with it",
                        "batch.order != layer_major"),
     { 0 },
 };

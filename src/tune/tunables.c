@@ -89,6 +89,14 @@ static void list_better_micros(struct dsf_changes *c)
         add_whole(c, plan->micro, plan->micro / 2)->reason = DSF_REASON_LARGE;
 }
 
+/* As many micro-batches as there are by default, or one. */
+static void list_flights(struct dsf_changes *c)
+{
+    c->cost = 1;
+    dsf_changes_add(c, dsf_xstrdup("auto"), NULL);
+    dsf_changes_add(c, dsf_xstrdup("auto"), dsf_xstrdup("1"));
+}
+
 /* Where no stage waits for another it costs next to nothing, and no bit. */
 static void list_one_in_flight(struct dsf_changes *c)
 {
@@ -328,6 +336,9 @@ static const struct dsf_tunable first_rows[] = {
       .open = "batch.micro = auto", .values = list_micros, .cost = 2,
       .less = list_less_micros, .better = list_better_micros },
     { .key = "batch.in_flight", .reason = DSF_REASON_SLOT, .cost = 4,
+      .open = "batch.in_flight = auto and mesh.pipeline = 1 and "
+              "recompute.what = auto",
+      .values = list_flights,
       .less = list_one_in_flight, .better = list_more_in_flight },
     { .key = "--executor", .of = DSF_OF_COMMAND, .reason = DSF_REASON_BUSY,
       .better = list_executor },

@@ -34,13 +34,13 @@ again=$(needs --set recompute.what=block --set batch.micro=1)
 "$dsflow" plan job.toml --set recompute.what=auto --set batch.micro=auto \
     --set memory.device="$((least - 1))KiB" > out 2>&1 ||
     fault "nothing fits in $((least - 1)) KiB: $(tail -n 1 out)"
-tail -n 1 out | grep -q "^batch.micro=[0-9]* recompute.what=.*: the fastest of" ||
+tail -n 1 out | grep -Eq "^batch.micro=[0-9]+( batch.in_flight=1)? recompute.what=.*: the fastest of" ||
     fault "says of its choice: $(tail -n 1 out)"
 "$dsflow" run job.toml --set recompute.what=auto --set batch.micro=auto \
     --set memory.device="$((least - 1))KiB" --set job.output=auto \
     > out 2>&1 || fault "the choice does not run: $(tail -n 1 out)"
-grep -q '^what = "attention"\|^what = "block"' auto/job.toml ||
-    fault "the job has $(grep what auto/job.toml)"
+grep -Eq '^(what = "(attention|block)"|in_flight = 1)$' auto/job.toml ||
+    fault "the job has $(grep -E 'what|in_flight' auto/job.toml)"
 "$dsflow" run auto/job.toml --set job.output=same > out 2>&1 ||
     fault "the job that was written does not run: $(tail -n 1 out)"
 same auto same

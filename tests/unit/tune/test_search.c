@@ -56,13 +56,30 @@ static void every_value_of_what_is_open_is_visited(void **state)
                         "gpt2 batch.sequences=2 batch.micro=auto "
                         "recompute.what=auto zero.stage=auto",
                         DSF_SEARCH_OPEN, 0));
+    assert_string_equal(
+        v.text, "batch.micro=1 recompute.what=none zero.stage=0\n"
+                "batch.micro=1 batch.in_flight=1 recompute.what=none "
+                "zero.stage=0\n"
+                "batch.micro=2 recompute.what=none zero.stage=0\n"
+                "batch.micro=2 batch.in_flight=1 recompute.what=none "
+                "zero.stage=0\n"
+                "batch.micro=1 recompute.what=attention zero.stage=0\n"
+                "batch.micro=1 batch.in_flight=1 recompute.what=attention "
+                "zero.stage=0\n"
+                "batch.micro=2 recompute.what=attention zero.stage=0\n"
+                "batch.micro=2 batch.in_flight=1 recompute.what=attention "
+                "zero.stage=0\n"
+                "batch.micro=1 recompute.what=block zero.stage=0\n"
+                "batch.micro=1 batch.in_flight=1 recompute.what=block "
+                "zero.stage=0\n"
+                "batch.micro=2 recompute.what=block zero.stage=0\n"
+                "batch.micro=2 batch.in_flight=1 recompute.what=block "
+                "zero.stage=0\n");
+    search(&v, "gpt2 batch.sequences=2 batch.in_flight=2 recompute.what=auto",
+           DSF_SEARCH_OPEN, 0);
     assert_string_equal(v.text,
-                        "batch.micro=1 recompute.what=none zero.stage=0\n"
-                        "batch.micro=2 recompute.what=none zero.stage=0\n"
-                        "batch.micro=1 recompute.what=attention zero.stage=0\n"
-                        "batch.micro=2 recompute.what=attention zero.stage=0\n"
-                        "batch.micro=1 recompute.what=block zero.stage=0\n"
-                        "batch.micro=2 recompute.what=block zero.stage=0\n");
+                        "recompute.what=none\nrecompute.what=attention\n"
+                        "recompute.what=block\n");
     assert_true(search(&v, "gpt2 batch.micro=auto", DSF_SEARCH_OPEN, 3));
     assert_int_equal(v.n, 3);
 }
