@@ -76,6 +76,9 @@ int main(int argc, char **argv)
     dsf_fatal_set(end_at_once);
     /* Where /sys is not mounted, hwloc would say so at each look. */
     setenv("HWLOC_HIDE_ERRORS", "2", 0);
+    /* Nor need it ask ten X servers for GPUs, whose host it may have to ask
+     * for, too. */
+    setenv("HWLOC_COMPONENTS", "-gl", 0);
     status = run(argc, argv, &err);
     if (status < 0) {
         fprintf(stderr, "dsflow: %s\n", err.msg);
