@@ -31,9 +31,8 @@ template <int D> struct mma_tile {
 };
 
 /* Bring rows row .. row+ROWS of `rows`, `d` numbers each; zeroes past the last
- * row and the last number. A thread has the same columns of each row that it
- * brings, and all have as many: so places follow from the first by additions.
- */
+ * row and the last number. Threads bring as many, and the same columns of each
+ * row: so all places follow from the first by additions. */
 template <class T, int D, int ROWS>
 DEV void load_rows(T *to, const void *from, const head_rows &rows, unsigned row,
                    unsigned d)
