@@ -97,12 +97,13 @@ static void list_flights(struct dsf_changes *c)
     dsf_changes_add(c, dsf_xstrdup("auto"), dsf_xstrdup("1"));
 }
 
-/* Where no stage waits for another it costs next to nothing, and no bit. */
+/* It changes no bit, and costs next to nothing where neither another stage nor
+ * another worker waits for the next micro-batch. */
 static void list_one_in_flight(struct dsf_changes *c)
 {
     if (c->job->batch.in_flight == 1 || c->plan->micro_steps == 1)
         return;
-    if (c->plan->nstages == 1)
+    if (c->plan->nstages == 1 && c->plan->rank_workers == 1)
         c->cost = 1;
     add_whole(c, c->job->batch.in_flight, 1);
 }

@@ -101,13 +101,16 @@ static void a_share_is_the_largest_that_fits(void **state)
 static void what_needs_less_begins_with_what_the_job_has(void **state)
 {
     static const char first[] =
+        "\nbatch.micro=2\nbatch.micro=1\n"
+        "recompute.what=block\nbatch.micro=2 recompute.what=block\n"
+        "batch.micro=1 recompute.what=block\n"
+        "batch.in_flight=1\nbatch.micro=2 batch.in_flight=1\n";
+    /* Nobody waits for the next micro-batch. */
+    static const char alone[] =
         "\nbatch.in_flight=1\n"
         "batch.micro=2\nbatch.micro=2 batch.in_flight=1\n"
         "batch.micro=1\nbatch.micro=1 batch.in_flight=1\n"
-        "recompute.what=block\n"
-        "batch.in_flight=1 recompute.what=block\n"
-        "batch.micro=2 recompute.what=block\n";
-    static const char of_stages[] = "\nbatch.micro=2\nbatch.micro=1\n";
+        "recompute.what=block\n";
     struct visits v;
 
     search(&v, "gpt2 batch.micro=4 batch.in_flight=2 recompute.what=attention",
@@ -117,10 +120,14 @@ static void what_needs_less_begins_with_what_the_job_has(void **state)
     assert_non_null(
         strstr(v.text, "\nbatch.micro=1 offload.optimizer=\"cpu\"\n"));
     assert_null(strstr(v.text, "\nbatch.micro=2 offload.optimizer=\"cpu\"\n"));
-    /* Stages wait for each other where fewer are in flight: later, there. */
-    search(&v, "gpt2 mesh.pipeline=2 batch.micro=4 recompute.what=block",
+    search(&v, "gpt2 batch.micro=4 recompute.what=attention machine.workers=1",
            DSF_SEARCH_LESS, 0);
-    assert_memory_equal(v.text, of_stages, strlen(of_stages));
+    assert_memory_equal(v.text, alone, strlen(alone));
+    search(&v,
+           "gpt2 batch.micro=4 recompute.what=attention machine.workers=2 "
+           "mesh.pipeline=2",
+           DSF_SEARCH_LESS, 2);
+    assert_string_equal(v.text, "\nbatch.micro=2\n");
 }
 
 int main(void)
