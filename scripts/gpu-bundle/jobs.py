@@ -221,6 +221,18 @@ def gpt2_124m(bench):
                                     "batch.micro": 64}, 10, 460e3, 0.02)
 
 
+def in_flight(bench):
+    """GPT-2 124M as before, with one micro-batch in flight, and not two"""
+    found = job(bench, "in-flight", {**GPT2_124M, "batch.sequences": 512,
+                                     "batch.micro": 64, "batch.in_flight": 1},
+                6, None, 0.02)
+    two = bench.results.parts.get("gpt2-124m", {})
+    if two.get("tokens_per_second"):
+        share = found["tokens_per_second"] / two["tokens_per_second"]
+        found["rows"].append(row("of the speed with two", f"{share:.3f}"))
+    return found
+
+
 def gpt2_small(bench):
     """GPT-2 124M, one micro-batch of 4 x 1024 a step"""
     return job(bench, "gpt2-small", {**GPT2_124M, "batch.sequences": 4,
