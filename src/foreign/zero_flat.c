@@ -113,7 +113,7 @@ static int add(const struct flat *f, size_t r, const char *name, int64_t at,
                int64_t n, const struct wholes *w, struct dsflow_err *err)
 {
     const struct dsf_torch_file *file = f->shards->files[r];
-    const struct dsf_torch_node *node, *state, *groups;
+    const struct dsf_torch_node *node, *state = NULL, *groups = NULL;
     const struct dsf_source_tensor *t = dsf_pieces_tensor(f->z->source, name);
     const struct dsf_torch_tensor *masters;
     enum dsf_source_state which;

@@ -119,10 +119,11 @@ template <class A> void give(work *w, A arg)
 #if __has_builtin(__builtin_clear_padding)
     __builtin_clear_padding(&arg);
 #endif
-    for (size_t i = 0; i + sizeof(word) <= sizeof(A); i += sizeof(word)) {
-        memcpy(&word, (const char *)&arg + i, sizeof(word));
-        w->given.push_back(word);
-    }
+    if constexpr (sizeof(A) >= sizeof(word))
+        for (size_t i = 0; i + sizeof(word) <= sizeof(A); i += sizeof(word)) {
+            memcpy(&word, (const char *)&arg + i, sizeof(word));
+            w->given.push_back(word);
+        }
 }
 template <class... P, class... A> work with(void (*kernel)(P...), A... args)
 {
