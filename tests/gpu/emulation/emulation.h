@@ -86,7 +86,8 @@ template <> inline fp16 dev_narrow<fp16>(float v)
 }
 
 /* Plug-ins whose kernels are emulated are linked with the module that has this. */
-namespace emulated __attribute__((visibility("default"))) {
+#pragma GCC visibility push(default)
+namespace emulated {
 
 #define EMULATED_HERE                                                          \
     const char *file = __builtin_FILE(), int line = __builtin_LINE()
@@ -207,6 +208,7 @@ void copy_commit();
 void copy_wait(unsigned groups);
 
 } // namespace emulated
+#pragma GCC visibility pop
 
 #define threadIdx (emulated::now->thread)
 #define blockIdx (emulated::now->block)
