@@ -1,5 +1,6 @@
 """Jobs that are timed, in dsflow and in PyTorch."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -148,25 +149,21 @@ def that_fits(bench, name, keys):
     """(keys, rows): the job as it is, or with one micro-batch in flight, or with
     the largest micro-batches that fit into this GPU, and as many more of them;
     rows say so. A step has the same tokens."""
-    micro = keys["batch.micro"]
-    why = None
-    while micro >= 1:
-        for flight in {}, {"batch.in_flight": 1}:
-            fewer = {**keys, "batch.micro": micro, **flight}
-            plan, said = plan_of(bench, name, {"job.steps": 1, **fewer, **BF16})
-            if plan is not None:
-                break
+    whole, why = keys["batch.micro"], None
+    sizes = [whole >> i for i in range(whole.bit_length())]
+    for micro, flight in itertools.product(sizes, ({}, {"batch.in_flight": 1})):
+        fewer = {**keys, "batch.micro": micro, **flight}
+        plan, said = plan_of(bench, name, {"job.steps": 1, **fewer, **BF16})
+        if plan is None:
             why = why or said.split(".toml: ")[-1]
-        else:
-            micro //= 2
             continue
         rows = []
         if flight:
             rows.append(row("in flight", f"1 micro-batch; more do not fit: "
                             f"{why[:100]}"))
-        if micro < keys["batch.micro"]:
-            rows.append(row("micro-batch", f"{micro} sequences; "
-                            f"{keys['batch.micro']} do not fit: {why[:100]}"))
+        if micro < whole:
+            rows.append(row("micro-batch", f"{micro} sequences; {whole} do not "
+                            f"fit: {why[:100]}"))
         return fewer, rows
     return keys, [row("micro-batch", f"does not fit: {why[:100]}")]
 
@@ -215,17 +212,18 @@ def job(bench, name, keys, steps, least, idle):
     return {"rows": rows, **found}
 
 
+BATCH_124M = {**GPT2_124M, "batch.sequences": 512, "batch.micro": 64}
+
+
 def gpt2_124m(bench):
     """GPT-2 124M, 64 x 1024 a micro-batch, 8 a step"""
-    return job(bench, "gpt2-124m", {**GPT2_124M, "batch.sequences": 512,
-                                    "batch.micro": 64}, 10, 460e3, 0.02)
+    return job(bench, "gpt2-124m", BATCH_124M, 10, 460e3, 0.02)
 
 
 def in_flight(bench):
     """GPT-2 124M as before, with one micro-batch in flight, and not two"""
-    found = job(bench, "in-flight", {**GPT2_124M, "batch.sequences": 512,
-                                     "batch.micro": 64, "batch.in_flight": 1},
-                6, None, 0.02)
+    found = job(bench, "in-flight", {**BATCH_124M, "batch.in_flight": 1}, 6,
+                None, 0.02)
     two = bench.results.parts.get("gpt2-124m", {})
     if two.get("tokens_per_second"):
         share = found["tokens_per_second"] / two["tokens_per_second"]
