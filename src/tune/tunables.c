@@ -101,7 +101,8 @@ static void list_flights(struct dsf_changes *c)
  * another worker waits for the next micro-batch. */
 static void list_one_in_flight(struct dsf_changes *c)
 {
-    if (c->job->batch.in_flight == 1 || c->plan->micro_steps == 1)
+    if (c->job->batch.in_flight == 1 || c->plan->micro_steps == 1 ||
+        c->plan->layer_major)
         return;
     if (c->plan->nstages == 1 && c->plan->rank_workers == 1)
         c->cost = 1;
@@ -338,7 +339,7 @@ static const struct dsf_tunable first_rows[] = {
       .less = list_less_micros, .better = list_better_micros },
     { .key = "batch.in_flight", .reason = DSF_REASON_SLOT, .cost = 4,
       .open = "batch.in_flight = auto and mesh.pipeline = 1 and "
-              "recompute.what = auto",
+              "recompute.what = auto and batch.order != layer_major",
       .values = list_flights,
       .less = list_one_in_flight, .better = list_more_in_flight },
     { .key = "--executor", .of = DSF_OF_COMMAND, .reason = DSF_REASON_BUSY,

@@ -51,8 +51,7 @@ struct dsf_tunable {
     enum dsf_reason reason; /* speaks for a change */
     bool regroups;          /* sums have another order: other last bits */
     bool narrows;           /* numbers are rounded to fewer bits */
-    char
-        open[100]; /* when it is to be filled in (config/when.h); "": never … */
+    char open[120]; /* when it is filled in (config/when.h); "": never, … */
     int32_t most_ranks; /* … and not with more ranks; 0: with any number */
     dsf_list_fn values; /* … with one of these; the first does least */
     uint8_t cost; /* rank of what another value costs: searches vary first what

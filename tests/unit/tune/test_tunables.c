@@ -130,6 +130,7 @@ static void what_needs_less_memory_is_listed(void **state)
     assert_listed("gpt2 batch.micro=8", "batch.micro", true, "8>4 8>2 8>1 ");
     assert_listed("gpt2 batch.in_flight=2", "batch.in_flight", true, "2>1 ");
     assert_listed("gpt2 batch.in_flight=1", "batch.in_flight", true, "");
+    assert_listed("gpt2 batch.order=layer_major", "batch.in_flight", true, "");
     assert_listed("gpt2 recompute.what=none", "recompute.what", true,
                   "none>attention none>block ");
     /* One rank has nothing to share out. */
