@@ -42,16 +42,19 @@ static size_t hidden(const struct dsf_layout_pair *p)
     return p->window > 0 && p->pos + 1 > before ? p->pos + 1 - before : 0;
 }
 
-static int is_seen(const struct dsf_layout *l, const struct dsf_layout_pair *p,
-                   size_t head, size_t heads, size_t column)
+/* The 64 columns of a word: the bits of those that some query sees. */
+static uint64_t seen_of_word(const struct dsf_layout *l,
+                             const struct dsf_layout_pair *p, size_t head,
+                             size_t heads, size_t word)
 {
     size_t row, end = rows_of(l, p, &row);
+    uint64_t seen = 0;
 
-    for (; row < end; row++)
-        for (size_t h = head; h < head + heads; h++)
-            if (dsf_layout_row(l, h, row)[column / 64] >> column % 64 & 1)
-                return 1;
-    return 0;
+    row = most(row, word * 64);
+    for (size_t h = head; h < head + heads; h++)
+        for (size_t r = row; r < end && seen != UINT64_MAX; r++)
+            seen |= dsf_layout_row(l, h, r)[word];
+    return seen;
 }
 
 size_t dsf_layout_pack(const struct dsf_layout *l,
@@ -60,6 +63,7 @@ size_t dsf_layout_pack(const struct dsf_layout *l,
 {
     const size_t first = dsf_layout_first(l, p), end = dsf_layout_end(l, p);
     const size_t none = hidden(p);
+    uint64_t seen = 0;
     size_t at = 0;
 
     heads = l->apart == 0 ? 1 : heads;
@@ -67,9 +71,11 @@ size_t dsf_layout_pack(const struct dsf_layout *l,
         size_t key = most(c * l->block, p->key_pos) - p->key_pos;
         size_t until = least((c + 1) * l->block - p->key_pos, p->keys), n;
 
+        if (c == first || c % 64 == 0)
+            seen = seen_of_word(l, p, head, heads, c / 64);
         if (none > key)
             key = least(key + (none - key) / 16 * 16, until);
-        n = none < until && is_seen(l, p, head, heads, c) ? until - key : 0;
+        n = none < until && seen >> c % 64 & 1 ? until - key : 0;
         if (slots != NULL)
             slots[c - first] =
                 (struct dsf_layout_slot){ (uint32_t)key, (uint32_t)n,
