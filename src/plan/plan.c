@@ -141,22 +141,36 @@ static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
     return dsf_sight_new(plan, err);
 }
 
+/* That there are so many ranks, as of the longest axis. */
+static int fail_ranks(const struct dsf_job *job, double ranks, const char *most,
+                      struct dsflow_err *err)
+{
+    const int64_t *size = job->mesh.size;
+    unsigned longest = 0;
+
+    for (unsigned i = 0; dsflow_axis_at(i) != NULL; i++)
+        longest = size[i] > size[longest] ? i : longest;
+    return dsf_job_fail(job, err, DSFLOW_EINVAL, "mesh",
+                        dsflow_axis_at(longest)->name,
+                        "%.0f ranks in all: expected at most %s", ranks, most);
+}
+
 static int set_mesh(struct dsflow_plan *plan, struct dsflow_err *err)
 {
+    const struct dsf_machine *m = plan->machine;
     const int64_t *size = plan->job->mesh.size;
-    const struct dsflow_axis *axis;
-    unsigned longest = 0;
     double ranks = 1;
+    char most[128];
 
-    for (unsigned i = 0; (axis = dsflow_axis_at(i)) != NULL; i++) {
+    for (unsigned i = 0; dsflow_axis_at(i) != NULL; i++)
         ranks *= (double)size[i];
-        longest = size[i] > size[longest] ? i : longest;
-    }
+    snprintf(most, sizeof(most), "%d", INT16_MAX);
     if (ranks > INT16_MAX)
-        return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "mesh",
-                            dsflow_axis_at(longest)->name,
-                            "%.0f ranks in all: expected at most %d", ranks,
-                            INT16_MAX);
+        return fail_ranks(plan->job, ranks, most, err);
+    snprintf(most, sizeof(most), "the %u GPU%s of %s", m->devices,
+             m->devices == 1 ? "" : "s", m->cpu);
+    if (m->devices > 0 && ranks > m->devices)
+        return fail_ranks(plan->job, ranks, most, err);
     dsf_mesh_init(&plan->mesh, size);
     plan->nranks = dsf_mesh_ranks(&plan->mesh);
     plan->nreplicas = plan->mesh.size[DSF_AXIS_DATA];

@@ -165,9 +165,6 @@ int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          struct dsf_prediction *out,
                          struct dsf_timeline *timeline, struct dsflow_err *err)
 {
-    const struct dsf_machine_main *m = &machine->main;
-    unsigned nranks = (unsigned)plan->nranks;
-    bool gpus = m->kind == DSF_MACHINE_GPU;
     struct dsf_gpu_attention_memo memo = { 0 };
     struct dsf_cost_model model = dsf_predict_costs(plan, machine);
     int status = check_disk(g, machine, err);
@@ -177,12 +174,6 @@ int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
     memset(out, 0, sizeof(*out));
     if (status < 0)
         return status;
-    if (gpus && plan->machine->gpus == 0 &&
-        (int64_t)nranks > m->nodes * m->devices)
-        return dsflow_fail(err, DSFLOW_EFIT,
-                           "the mesh of the job has %u ranks: expected at most "
-                           "the %lld GPUs of %s",
-                           nranks, (long long)(m->nodes * m->devices), m->name);
     out->workers = spec.workers;
     out->links = spec.links;
     out->processes = spec.processes;

@@ -20,7 +20,7 @@ struct dsf_prediction {
     double *seconds; /* by program of the graph; NULL: not asked for */
 };
 
-/* Errors: DSFLOW_EFIT where the machine has fewer GPUs than the plan ranks. */
+/* Errors: DSFLOW_EINVAL where data are on NVMe and the machine has no disk. */
 int dsf_predict(const struct dsflow_plan *plan, struct dsflow_graph *g,
                 const struct dsf_machine_model *machine,
                 struct dsf_prediction *out, struct dsflow_err *err);

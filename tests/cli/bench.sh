@@ -108,7 +108,7 @@ for m in laptop workstation-1gpu h200-8 h200-64-nodes; do
     expect 0 "predicted step" plan job.toml --machine "$machines/$m.toml"
 done
 expect 0 "8 H200" plan job.toml --json --machine "$machines/h200-8.toml"
-expect 2 "expected at most the 1 GPUs of workstation" plan job.toml \
+expect 2 "--set: mesh: data: 2 ranks in all: expected at most the 1 GPU of " plan job.toml \
     --set mesh.data=2 --machine "$machines/workstation-1gpu.toml"
 
 # Disks: every way once, the sections to paste, and nothing is left.
