@@ -19,33 +19,46 @@ struct dsf_launcher {
     struct dsf_launch *first, **last; /* to be launched */
     /* Launched, or about to be, and not ended; and those more of which somebody
      * is about to be told that they are launched. */
-    unsigned flying;
+    unsigned flying[DSF_NQUEUES];
     bool closing;
 };
 
+/* The first whose queue has room: a copy does not wait for kernels that wait
+ * for room. */
+static struct dsf_launch **next_of(struct dsf_launcher *l)
+{
+    struct dsf_launch **at = &l->first;
+
+    while (*at != NULL && l->flying[(*at)->queue] >= DSF_DEVICE_MOST)
+        at = &(*at)->next;
+    return at;
+}
+
 static struct dsf_launch *take(struct dsf_launcher *l)
 {
-    struct dsf_launch *launch;
+    struct dsf_launch **at, *launch;
 
     pthread_mutex_lock(&l->lock);
-    while ((l->first == NULL && !l->closing) || l->flying >= DSF_DEVICE_MOST)
+    while (*(at = next_of(l)) == NULL && !l->closing)
         pthread_cond_wait(&l->changed, &l->lock);
-    launch = l->first;
+    launch = *at;
     if (launch != NULL) {
-        l->first = launch->next;
-        if (l->first == NULL)
-            l->last = &l->first;
-        l->flying += launch->launched != NULL ? 2 : 1;
+        *at = launch->next;
+        if (launch->next == NULL)
+            l->last = at;
+        l->flying[launch->queue] += launch->launched != NULL ? 2 : 1;
     }
     pthread_mutex_unlock(&l->lock);
     return launch;
 }
 
-static void land(struct dsf_launcher *l)
+static void land(struct dsf_launcher *l, enum dsf_queue queue)
 {
+    unsigned left;
+
     pthread_mutex_lock(&l->lock);
-    l->flying--;
-    if (l->flying == 0 || l->flying == DSF_DEVICE_MOST - 1)
+    left = --l->flying[queue];
+    if (left == 0 || left == DSF_DEVICE_MOST - 1)
         pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
 }
@@ -59,12 +72,13 @@ static void *launch_all(void *arg)
     while ((launch = take(device->launcher)) != NULL) {
         void (*launched)(void *user) = launch->launched;
         void *user = launch->user;
+        const enum dsf_queue queue = launch->queue;
 
         device->class->launch(device, launch);
         if (launched == NULL)
             continue;
         launched(user);
-        land(device->launcher);
+        land(device->launcher, queue);
     }
     return NULL;
 }
@@ -139,12 +153,21 @@ void dsf_device_launch(struct dsf_device *device, struct dsf_launch *launch)
     pthread_mutex_unlock(&l->lock);
 }
 
+static bool is_idle(const struct dsf_launcher *l)
+{
+    unsigned flying = 0;
+
+    for (int q = 0; q < DSF_NQUEUES; q++)
+        flying += l->flying[q];
+    return l->first == NULL && flying == 0;
+}
+
 void dsf_device_wait(struct dsf_device *device)
 {
     struct dsf_launcher *l = device->launcher;
 
     pthread_mutex_lock(&l->lock);
-    while (l->first != NULL || l->flying > 0)
+    while (!is_idle(l))
         pthread_cond_wait(&l->changed, &l->lock);
     pthread_mutex_unlock(&l->lock);
 }
@@ -164,10 +187,12 @@ void dsf_device_compute(struct dsf_launch *launch)
 
 void dsf_device_done(struct dsf_device *device, struct dsf_launch *launch)
 {
+    const enum dsf_queue queue = launch->queue;
+
     launch->start -= device->since;
     launch->end -= device->since;
     if (launch->done != NULL)
         launch->done(launch);
     if (device->launcher != NULL)
-        land(device->launcher);
+        land(device->launcher, queue);
 }

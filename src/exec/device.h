@@ -22,8 +22,10 @@ enum dsf_queue {
     DSF_NQUEUES
 };
 
-/* Launches of a device beside the cores that have not ended, at once. */
-enum { DSF_DEVICE_MOST = 1024 };
+/* Launches of a queue that have not ended, at once, of a device beside the
+ * cores. A stream of CUDA's takes some 1000 kernels and events; who launches
+ * one more waits until one has run, and with it all other streams. */
+enum { DSF_DEVICE_MOST = 100 };
 
 /* Main memory is that of no device: NULL. rows: of so many rows `bytes` each,
  * which are so many bytes apart; 0: there is one. */

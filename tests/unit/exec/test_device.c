@@ -1,5 +1,6 @@
 /* test_device.c - the thread that launches on a device: launches that are over
- * at once, and as many that never end as may be under way. */
+ * at once, as many that never end as may be under way, and those of another
+ * queue. */
 #include "exec/device.h"
 
 #include "base/units.h"
@@ -17,9 +18,9 @@ struct kept {
     unsigned number;
     _Atomic unsigned launched, done;
 };
-static struct kept all[MANY];
+static struct kept all[MANY], other;
 static struct dsf_device device;
-static _Atomic unsigned begun, told;
+static _Atomic unsigned begun, begun_other, told;
 static bool at_once; /* launches end in the call that begins them */
 
 static int open_it(struct dsf_device *d, struct dsflow_err *err)
@@ -33,6 +34,10 @@ static void close_it(struct dsf_device *d)
 
 static void launch_it(struct dsf_device *d, struct dsf_launch *launch)
 {
+    if (launch->queue != DSF_QUEUE_COMPUTE) {
+        atomic_fetch_add(&begun_other, 1);
+        return;
+    }
     /* In order, one after the other. */
     assert_ptr_equal(launch, &all[atomic_load(&begun)].launch);
     atomic_fetch_add(&begun, 1);
@@ -113,20 +118,43 @@ static void a_launch_may_be_over_when_it_is_launched(void **state)
     stop();
 }
 
+static void wait_for(const _Atomic unsigned *count, unsigned n)
+{
+    const double late = dsf_now() + 30;
+
+    while (atomic_load(count) < n && dsf_now() < late)
+        sched_yield();
+    assert_int_equal(atomic_load(count), n);
+}
+
 /* Devices have places for so many, which are used in turn. */
+static void end_in_turn(void)
+{
+    for (unsigned i = 0; i < MANY; i++) {
+        const unsigned end = i + DSF_DEVICE_MOST;
+
+        wait_for(&begun, end < MANY ? end : (unsigned)MANY);
+        dsf_device_done(&device, &all[i].launch);
+    }
+}
+
 static void so_many_are_under_way_at_once(void **state)
 {
     start(false);
-    for (unsigned i = 0; i < MANY; i++) {
-        const unsigned end = i + DSF_DEVICE_MOST;
-        const unsigned most = end < MANY ? end : (unsigned)MANY;
-        const double late = dsf_now() + 30;
+    end_in_turn();
+    stop();
+}
 
-        while (atomic_load(&begun) < most && dsf_now() < late)
-            sched_yield();
-        assert_int_equal(atomic_load(&begun), most);
-        dsf_device_done(&device, &all[i].launch);
-    }
+static void a_full_queue_does_not_hold_up_another(void **state)
+{
+    start(false);
+    memset(&other, 0, sizeof(other));
+    atomic_store(&begun_other, 0);
+    other.launch.queue = DSF_QUEUE_OUT;
+    dsf_device_launch(&device, &other.launch);
+    wait_for(&begun_other, 1);
+    dsf_device_done(&device, &other.launch);
+    end_in_turn();
     stop();
 }
 
@@ -135,6 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_launch_may_be_over_when_it_is_launched),
         cmocka_unit_test(so_many_are_under_way_at_once),
+        cmocka_unit_test(a_full_queue_does_not_hold_up_another),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
