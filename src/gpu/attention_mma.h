@@ -295,6 +295,7 @@ DEV void put_narrow(T *to, const head_rows &rows, unsigned row, unsigned cols,
                     const float (&c)[M][COLS / 8][4], const float (&by)[M][2],
                     T *mine)
 {
+    __syncwarp(); /* other lanes have read their part of it */
     DEV_UNROLL
     for (int m = 0; m < M; m++)
         DEV_UNROLL

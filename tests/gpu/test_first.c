@@ -170,14 +170,17 @@ static const char *copy_rows(void)
 
 static const char *take_times(void)
 {
-    double seconds = -1;
+    double seconds = -1, back = 0;
 
     TRY(it.gpu->record(it.begun, it.stream));
     TRY(copy(it.other, 0, it.device, 0));
     TRY(await());
     TRY(it.gpu->elapsed(it.begun, it.ended, &seconds));
+    TRY(it.gpu->elapsed(it.ended, it.begun, &back));
     snprintf(it.note, sizeof(it.note), "a copy took %.3g ms, %.0f GB/s",
              1e3 * seconds, 2e-9 * (double)it.bytes / seconds);
+    if (back != -seconds)
+        return "a time is another one backwards";
     return seconds > 0 ? NULL : "an event was before an earlier one";
 }
 
