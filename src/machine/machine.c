@@ -63,6 +63,7 @@ int dsf_machine_probe(struct dsf_machine *m, struct dsflow_err *err)
 {
     struct dsf_memory memory;
     hwloc_topology_t topology;
+    int64_t said;
     cpu_set_t set;
 
     memset(m, 0, sizeof(*m));
@@ -84,6 +85,8 @@ int dsf_machine_probe(struct dsf_machine *m, struct dsflow_err *err)
     hwloc_topology_destroy(topology);
 
     cgroup_cores(m);
+    if (dsf_memory_said(&said, err) < 0)
+        return DSFLOW_EINVAL;
     memory = dsf_memory_probe("");
     m->memory = memory.total;
     m->available = memory.available;

@@ -3,6 +3,7 @@
 #include "machine/memory.h"
 
 #include "base/alloc.h"
+#include "base/units.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -159,19 +160,40 @@ static struct dsf_memory ask_kernel(void)
     return (struct dsf_memory){ total, total };
 }
 
-struct dsf_memory dsf_memory_probe(const char *root)
+static struct dsf_memory read_proc(const char *root)
 {
     char *proc = dsf_xasprintf("%s/proc", root);
     int64_t total = read_key(proc, "meminfo", "MemTotal");
     int64_t available = read_key(proc, "meminfo", "MemAvailable");
-    struct dsf_memory m =
-        total < 0 || available < 0
-            ? ask_kernel()
-            : (struct dsf_memory){ total << 10, available << 10 };
 
+    free(proc);
+    return total < 0 || available < 0
+               ? ask_kernel()
+               : (struct dsf_memory){ total << 10, available << 10 };
+}
+
+int dsf_memory_said(int64_t *bytes, struct dsflow_err *err)
+{
+    const char *said = getenv("DSFLOW_MEMORY");
+
+    *bytes = -1;
+    if (said == NULL || dsf_parse_size(said, bytes) == 0)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "DSFLOW_MEMORY: \"%s\": expected a size, such as "
+                       "100GiB",
+                       said);
+}
+
+struct dsf_memory dsf_memory_probe(const char *root)
+{
+    struct dsf_memory m;
+    int64_t said;
+
+    dsf_memory_said(&said, NULL);
+    m = said >= 0 ? (struct dsf_memory){ said, said } : read_proc(root);
     read_cgroups(root, &m);
     if (m.total >= 0)
         limit(&m.available, m.total);
-    free(proc);
     return m;
 }

@@ -3,14 +3,20 @@
 #define DSF_MACHINE_MEMORY_H
 
 #include <stdint.h>
+#include <dsflow/error.h>
 
 /* Bytes in all, and bytes free now: of the machine, or of the cgroup (version 1
  * or 2) that holds us to less. What caches files counts as free, as it gives
  * way. Where /proc is not mounted, all counts as free. -1: unknown. `root` is
- * "", or a folder that stands for the root. */
+ * "", or a folder that stands for the root. What DSFLOW_MEMORY says of the
+ * machine is believed: in a sandbox such as gVisor's /proc shows little at
+ * first, and more when it is used. */
 struct dsf_memory {
     int64_t total, available;
 };
 struct dsf_memory dsf_memory_probe(const char *root);
+
+/* What it says, in bytes; -1: nothing. */
+int dsf_memory_said(int64_t *bytes, struct dsflow_err *err);
 
 #endif

@@ -132,6 +132,26 @@ static void without_proc_all_that_there_is_counts_as_free(void **state)
     assert_int_equal(m.available, m.total);
 }
 
+/* Cgroups hold all the same. */
+static void what_the_environment_says_is_believed(void **state)
+{
+    struct dsflow_err err;
+    int64_t said;
+
+    put_machine();
+    setenv("DSFLOW_MEMORY", "100GiB", 1);
+    check(102400, 102400);
+    put("/proc/self/cgroup", "0::/job\n");
+    put("/sys/fs/cgroup/job/memory.max", "1073741824\n");
+    put("/sys/fs/cgroup/job/memory.current", "536870912\n");
+    check(1024, 512);
+    setenv("DSFLOW_MEMORY", "much", 1);
+    assert_int_equal(dsf_memory_said(&said, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "DSFLOW_MEMORY: \"much\": expected a size, "
+                                 "such as 100GiB");
+    unsetenv("DSFLOW_MEMORY");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
@@ -141,6 +161,7 @@ int main(void)
         TEST(files_in_the_page_cache_are_free),
         TEST(version_1_is_read_too),
         TEST(a_path_of_outside_leaves_the_top),
+        TEST(what_the_environment_says_is_believed),
         TEST(without_proc_all_that_there_is_counts_as_free),
     };
 
