@@ -34,13 +34,14 @@ env | grep -E "CUDA|NVIDIA|LD_|TORCH"
 """
 
 
-LDD = ["ldd", machine.program("dsflow"), machine.environment()["DSFLOW_CUDA"]]
+def ldd():
+    """The words: only when the libraries are unpacked is known what they want."""
+    return ["ldd", machine.program("dsflow"),
+            machine.environment()["DSFLOW_CUDA"]]
 
 
 def about(bench):
     """the GPU, its driver, CUDA's libraries, cores and memory"""
-    if "torch-gpt2-124m" in bench.wanted:
-        jobs.begin_compiling(bench)
     report = bench.run("report", [machine.program("dsflow"), "report"])
     where = machine.find_cublaslt()
     rows = [row("GPU", re.sub(r"^GPU +\d+ +", "", line))
@@ -54,8 +55,9 @@ def about(bench):
     rows.append(row("main memory", f"{free / 2**30:.0f} of "
                     f"{total / 2**30:.0f} GiB are free"))
     asked = bench.run("about", ["sh", "-c", ABOUT], 20, env=dict(os.environ))
-    bench.run("ldd", LDD)
-    python = machine.python_with_torch(not bench.small)
+    bench.run("ldd", ldd())
+    python = machine.python_with_torch(not bench.small) \
+        if bench.wants_torch() else None
     if python is not None:
         said = bench.run("PyTorch", [python, "-c", TORCH], 60,
                          env=dict(os.environ))
@@ -81,7 +83,8 @@ print(f"PyTorch {torch.__version__}, Triton {triton}")
 
 def first(bench):
     """what all else stands on, each kind of task once, and two tiny jobs"""
-    begin_losses(bench)
+    if "losses" in bench.wanted:
+        begin_losses(bench)
     test = machine.program("test_module")
     rows, wrong = [], []
 
@@ -213,17 +216,18 @@ def examine(bench, ended):
     return rows
 
 
-def examine_job(bench, name, keys):
-    """A job that failed on the GPU: one layer of it, and one micro-batch, under
-    compute-sanitizer."""
-    if machine.sanitizer() is None or bench.left() < 20:
+def examine_job(bench, name, keys, why):
+    """A job that failed on the GPU, other than for its memory: one layer of it,
+    and one micro-batch, under compute-sanitizer."""
+    if ": GPU " not in why or "out of memory" in why or \
+            machine.sanitizer() is None or bench.left() < 20:
         return []
     _, words = jobs.command(bench, f"{name}, examined", {
         **keys, **jobs.BF16, "job.steps": 1, "model.layers": 1,
         "batch.sequences": keys["batch.micro"]})
     ended = bench.run(f"memcheck {name}",
                       [machine.sanitizer(), *MEMCHECK, *SANITIZER, *words],
-                      bench.left() - 5,
+                      min(40, bench.left() - 5),
                       machine.environment(preload=False), hangs=False)
     told = told_of(ended.text)
     return [row("memcheck, one layer", told[0] if told else
@@ -355,7 +359,12 @@ def losses(bench):
         runs[kind] = jobs.train(bench, f"losses {kind}", {
             **keys, "precision.compute": kind}).column("loss"), within
     process, folder = bench.background["serial"]
-    process.wait(timeout=max(bench.left(), 1))
+    try:
+        process.wait(timeout=max(bench.left(), 1))
+    finally:
+        bench.results.log(f"serial: status {process.returncode}",
+                          (bench.work / "serial.log").read_text(
+                              errors="replace"))
     expected = jobs.Trained(folder, "").column("loss")
     for kind, (found, within) in runs.items():
         if len(found) != len(expected) or not found:

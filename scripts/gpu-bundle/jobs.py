@@ -44,15 +44,17 @@ class Failed(Exception):
 
 
 class Trained:
-    """A folder of a run that has ended."""
+    """A folder of a run that has ended; whole: by itself."""
 
-    def __init__(self, folder, text):
+    def __init__(self, folder, text, whole=True):
         self.folder, self.text = pathlib.Path(folder), text
+        self.whole = whole
 
     def column(self, name):
         """Of each step."""
         path = self.folder / "metrics.jsonl"
-        lines = map(json.loads, path.read_text().splitlines())
+        text = path.read_text() if path.exists() else ""
+        lines = map(json.loads, text[:text.rfind("\n") + 1].splitlines())
         return [line[name] for line in lines
                 if "seconds" in line and line.get(name) is not None]
 
@@ -86,12 +88,15 @@ def command(bench, name, keys):
     return folder, [machine.program("dsflow"), "run", job, "--overwrite"]
 
 
-def train(bench, name, keys):
+def train(bench, name, keys, least=None):
+    """least: whose time is up is worth something after so many steps."""
     folder, words = command(bench, name, keys)
     ended = bench.run(name, words)
-    if not ended.good:
+    ran = Trained(folder, ended.text, ended.good)
+    if not ended.good and (ended.status is not None or least is None or
+                           len(ran.column("seconds")) < least):
         raise Failed(f"{name}: {ended.why()}")
-    return Trained(folder, ended.text)
+    return ran
 
 
 # --- speed ------------------------------------------------------------------
@@ -173,10 +178,10 @@ def timed(bench, name, keys, steps):
     and does not count."""
     keys = {**keys, **BF16, "job.steps": steps}
     last = keys["job.steps"] = keys["job.steps"] + 1
-    ran = train(bench, name, {**keys, "trace.steps": [last, last]})
+    ran = train(bench, name, {**keys, "trace.steps": [last, last]}, WARMUP + 2)
     seconds = ran.column("seconds")
     tokens = keys["batch.sequences"] * keys["batch.sequence"]
-    idle, kinds = busy(bench, ran)
+    idle, kinds = busy(bench, ran) if ran.whole else (None, {})
     plan = json.loads((ran.folder / "plan.json").read_text())
     return {"tokens_per_second":
             tokens / statistics.median(seconds[WARMUP:-1]),
@@ -184,7 +189,7 @@ def timed(bench, name, keys, steps):
             "mfu": ran.median("mfu", WARMUP),
             "efficiency": ran.median("efficiency", WARMUP),
             "planned_bytes": plan["ranks"][0]["peak_bytes"],
-            "keys": keys, "idle": idle, "kinds": kinds,
+            "keys": keys, "idle": idle, "kinds": kinds, "whole": ran.whole,
             "said": ran.text[-4000:]}
 
 
@@ -197,18 +202,22 @@ def job(bench, name, keys, steps, least, idle):
         found = timed(bench, name, keys, steps)
     except Exception as e:
         from checks import examine_job
-        e.rows = rows + (examine_job(bench, name, keys)
-                         if ": GPU " in str(e) else [])
+        e.rows = rows + examine_job(bench, name, keys, str(e))
         raise
     rate = found["tokens_per_second"]
     rows += [row("tokens/s", f"{rate:,.0f}", f">= {least:,.0f}" if least else "",
                 rate >= least if least and not bench.small else None)]
     if found["mfu"] is not None:
         rows.append(row("mfu", f"{found['mfu']:.3f}"))
-    rows.append(row("idle between tasks", f"{found['idle']:.1%}",
-                    f"<= {idle:.0%}",
-                    None if bench.small else found["idle"] <= idle))
+    if found["idle"] is not None:
+        rows.append(row("idle between tasks", f"{found['idle']:.1%}",
+                        f"<= {idle:.0%}" if idle else "",
+                        None if bench.small or not idle else
+                        found["idle"] <= idle))
     rows.append(row("first step", f"{found['seconds'][0]:.1f} s"))
+    if not found["whole"]:
+        rows.append(row("cut short", f"{len(found['seconds'])} of {steps} "
+                        "steps"))
     return {"rows": rows, **found}
 
 
@@ -223,7 +232,7 @@ def gpt2_124m(bench):
 def in_flight(bench):
     """GPT-2 124M as before, with one micro-batch in flight, and not two"""
     found = job(bench, "in-flight", {**BATCH_124M, "batch.in_flight": 1}, 6,
-                None, 0.02)
+                None, None)
     two = bench.results.parts.get("gpt2-124m", {})
     if two.get("tokens_per_second"):
         share = found["tokens_per_second"] / two["tokens_per_second"]
@@ -273,8 +282,8 @@ def fewest_again(bench, keys):
 
 
 def fastest_way(bench, keys):
-    """(keys, seconds): what to compute again and to keep elsewhere, so that a
-    step that goes into the memory is predicted to be the shortest.
+    """The keys: what to compute again and to keep elsewhere, so that a step that
+    goes into the memory is predicted to be the shortest.
 
     All activations are more than the link carries meanwhile: 44 GiB each way for
     each micro-batch of 16 x 1024. Parameters are 3 GiB, and come twice for each;
@@ -289,8 +298,7 @@ def fastest_way(bench, keys):
             found.append((plan["predicted"]["step_seconds"], len(found), way))
     if not found:
         raise Failed("dsflow plan: nothing fits")
-    seconds, _, way = min(found)
-    return {**keys, **way}, seconds
+    return {**keys, **min(found)[-1]}
 
 
 def offload(bench):
@@ -305,13 +313,12 @@ def offload(bench):
         raise Failed(f"dsflow plan: {why}")
     needs = plan["ranks"][0]["peak_bytes"]["device"]
     # One micro-batch at a time leaves room for what is not computed again.
-    keys, predicted = fastest_way(bench, {
+    keys = fastest_way(bench, {
         **keys, "job.steps": 1, "batch.in_flight": 1,
         "memory.device": str(int(needs * (0.75 if bench.small else 1 / 3))),
         "offload.optimizer": "cpu", "offload.share": "auto"})
     rows.append(row("computed again", f"{keys['recompute.what']} of layers "
-                    f"{keys.get('recompute.layers', 'all')}: predicted "
-                    f"{predicted:.3g} s"))
+                    f"{keys.get('recompute.layers', 'all')}"))
     found = timed(bench, "offloaded", keys, steps)
     rate = found["tokens_per_second"]
     rows += [row("tokens/s", f"{rate:,.0f}"),
@@ -373,17 +380,18 @@ def torch_environment(bench):
                 TRITON_CACHE_DIR=str(bench.work / "triton"))
 
 
-def torch_steps(bench, python, words):
+def torch_steps(bench, python, words, limit):
     """Of the batch that is asked for, or of the largest half of it, and half of
     that, that fits."""
     words = list(words)
     at, more = words.index("--batch") + 1, words.index("--accumulate") + 1
     while True:
         ended = bench.run(f"PyTorch {' '.join(words)}",
-                          torch_words(bench, python, words), hangs=False,
-                          env=torch_environment(bench))
-        if ended.good:
-            return json.loads(ended.text.splitlines()[-1])
+                          torch_words(bench, python, words), limit,
+                          hangs=False, env=torch_environment(bench))
+        said = [line for line in ended.text.splitlines() if line[:1] == "{"]
+        if ended.good and said:
+            return json.loads(said[-1])
         batch = int(words[at])
         if batch == 1 or "out of memory" not in ended.text:
             return {"failed": ended.why()}
@@ -406,7 +414,9 @@ def torch(bench, ours, words, ways, least):
     rows, tried = [], {}
     for way in ways:
         name = " ".join(w.lstrip("-") for w in way) or "plain"
-        tried[name] = found = torch_steps(bench, python, [*words, *way])
+        # Some time is left for the next.
+        limit = bench.left() - (40 if way is not ways[-1] else 0)
+        tried[name] = found = torch_steps(bench, python, [*words, *way], limit)
         rows.append(row(f"PyTorch, {name}", found["failed"][:160]
                         if "failed" in found else
                         f"{found['tokens_per_second']:,.0f} tokens/s, batches "
@@ -442,12 +452,16 @@ def of_one_micro_batch(words):
 def begin_compiling(bench):
     """PyTorch compiles for a minute, beside parts that are not timed: what it
     has then is on disk."""
-    python = machine.python_with_torch(not bench.small)
-    if python is None or bench.small:
+    each = [(words, way) for part, words, way in (
+        ("torch-gpt2-124m", TORCH_124M, COMPILED),
+        ("torch-gpt2-1.5b", TORCH_1_5B, BLOCKS)) if part in bench.wanted]
+    if not each or bench.small:
+        return
+    python = machine.python_with_torch(True)
+    if python is None:
         return
     each = [shlex.join(map(str, torch_words(bench, python, [
-        *of_one_micro_batch(words), *way])))
-        for words, way in ((TORCH_124M, COMPILED), (TORCH_1_5B, BLOCKS))]
+        *of_one_micro_batch(words), *way]))) for words, way in each]
     with open(bench.work / "compiling.log", "wb") as log:
         process = machine.start(["sh", "-c", "; ".join(each)], output=log,
                                 env=torch_environment(bench))

@@ -146,17 +146,30 @@ def sanitizer():
     return None
 
 
+# Whether PyTorch is there, without loading it, which takes 10 seconds and more.
+ASK_TORCH = """
+import importlib.util, pathlib, runpy, sys
+found = importlib.util.find_spec("torch")
+version = found and pathlib.Path(found.origin).with_name("version.py")
+if not found or sys.argv[1] == "True" and not (version.exists() and
+        runpy.run_path(str(version)).get("cuda")):
+    sys.exit(1)
+"""
+
+
 @functools.lru_cache(maxsize=None)
 def python_with_torch(on_gpus):
     """A Python that has PyTorch, for GPUs if that is wanted, or None."""
-    ask = "import torch, sys; sys.exit(not torch.cuda.is_available())" \
-        if on_gpus else "import torch"
     names = [os.environ.get("PYTHON"), sys.executable, "python3", "python",
              "/usr/bin/python3"]
     found = [shutil.which(name) for name in names if name]
     for python in dict.fromkeys(filter(None, found)):
-        if subprocess.run([python, "-c", ask],
-                          capture_output=True).returncode == 0:
+        try:
+            asked = subprocess.run([python, "-c", ASK_TORCH, str(on_gpus)],
+                                   capture_output=True, timeout=30)
+        except subprocess.TimeoutExpired:
+            continue
+        if asked.returncode == 0:
             return python
     return None
 
@@ -236,30 +249,32 @@ def threads_of(pid):
         yield "  ".join(said)
 
 
-def where_it_hangs(leader, limit=20):
+def where_it_hangs(leader, end):
     """Where the threads of a program and of its children are: by a debugger if
-    there is one, and by what the kernel knows."""
+    there is one, until `end`, and by what the kernel knows."""
     debugger = shutil.which("gdb") or shutil.which("cuda-gdb")
     lines = []
     for pid in list(group_of(leader))[:4]:
         lines += [f"hangs: process {pid}", *threads_of(pid)]
-        if debugger is None:
+        left = end - time.monotonic()
+        if debugger is None or left < 1:
             continue
         try:
             told = subprocess.run(
                 [debugger, "-p", str(pid), "-batch", "-nx", "-ex",
                  "thread apply all backtrace 24"], stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                timeout=limit, start_new_session=True)
+                timeout=left, start_new_session=True)
             lines.append(told.stdout.decode(errors="replace")[:60_000])
         except (OSError, subprocess.TimeoutExpired) as e:
             lines.append(f"{debugger}: {e}")
     return "\n".join(lines)
 
 
-def run(words, limit, env=None, cwd=None, hangs=False, output=None):
-    """hangs: where it is when its time is up is asked, too. output: the file that
-    has what it prints meanwhile; it is there only as long as the program runs."""
+def run(words, limit, env=None, cwd=None, hangs=0, output=None):
+    """hangs: seconds beside the limit for asking where it is when its time is up.
+    output: the file that has what it prints meanwhile; it is there only as long
+    as the program runs."""
     begin = time.monotonic()
     told = ""
     with (open(output, "wb+") if output else
@@ -268,7 +283,8 @@ def run(words, limit, env=None, cwd=None, hangs=False, output=None):
         try:
             status = process.wait(timeout=max(limit, 1))
         except subprocess.TimeoutExpired:
-            told = where_it_hangs(process.pid) if hangs else ""
+            told = where_it_hangs(process.pid, time.monotonic() + hangs) \
+                if hangs else ""
             stop(process)
             process.wait()
             status = None

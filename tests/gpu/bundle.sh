@@ -22,6 +22,15 @@ module=$build/tests/gpu/.libs/dsflow-cuda-emulated.so
 wrong DSFLOW_CUDA=no
 wrong DSFLOW_CUDA="$module" DSFLOW_EMULATED_GPUS=0
 [ "$(cat lib/packed.so)" = "what is packed" ] || fault "it is not unpacked"
+
+# Which cuBLASLt it looks for is what the module wants, once that is unpacked.
+echo "libcublasLt.so.77" > lib/dsflow-cuda.so && gzip lib/dsflow-cuda.so
+wrong -u DSFLOW_CUDA
+case $said in
+*"libcublasLt.so.77 is neither where"*) ;;
+*) fault "cuBLASLt: $said" ;;
+esac
+rm lib/dsflow-cuda.so*
 DSFLOW_CUDA=$module
 DSFLOW_EMULATED_LATE=0
 export DSFLOW_CUDA DSFLOW_EMULATED_LATE
@@ -62,6 +71,27 @@ grep -Eq '^offload +computed again +(block|attention) of layers ' \
 grep -Eq '^offload +[0-9]+ losses +same +same +ok' out/table.txt ||
     fault "$(cat log)"
 
+# Steps of a job whose time is up count, if there are some.
+python3 -B -c '
+import pathlib, types, jobs, machine
+folder = pathlib.Path("cut")
+folder.mkdir()
+def run(title, words, *more):
+    return machine.Ended(status, "cut", 1)
+bench = types.SimpleNamespace(work=folder, run=run)
+lines = "".join("{\"seconds\": %d}\n" % i for i in range(3)) + "{\"secon"
+(folder / "job").mkdir()
+(folder / "job/metrics.jsonl").write_text(lines)
+status = None
+ran = jobs.train(bench, "job", {}, 3)
+assert not ran.whole and ran.column("seconds") == [0, 1, 2]
+for status, least in (None, 4), (1, 3), (None, None):
+    try:
+        jobs.train(bench, "job", {}, least)
+    except jobs.Failed:
+        continue
+    raise AssertionError(status, least)' > log 2>&1 || fault "$(cat log)"
+
 # Batches of PyTorch too; and a form that fails is followed by another.
 mkdir -p packages/torch
 : > packages/torch/__init__.py
@@ -83,7 +113,8 @@ echo 'import sys; sys.exit("--compile" in sys.argv and "no compiler" or
 PYTHONPATH=$here/packages python3 -B -c '
 import types, jobs, machine, results
 bench = types.SimpleNamespace(small=False, results=results.Results("forms"),
-    work=machine.HERE, run=lambda t, w, **k: machine.run(w, 60, k["env"]))
+    work=machine.HERE, left=lambda: 60, wanted=["torch-gpt2-124m"],
+    run=lambda t, w, limit, **k: machine.run(w, limit, k["env"]))
 machine.python_with_torch = lambda on_gpus: "python3"
 bench.background = {}
 jobs.begin_compiling(bench)
@@ -223,7 +254,7 @@ assert ended.why().endswith(": 1"), ended.why()' > log 2>&1 ||
 fi
 python3 -B -c '
 import machine
-ended = machine.run(["sleep", "1000"], 1, hangs=True)
+ended = machine.run(["sleep", "1000"], 1, hangs=20)
 assert ended.status is None
 assert "hangs: process" in ended.told and "sleep" in ended.told, ended.told
 ' > log 2>&1 || fault "a hang: $(cat log)"
