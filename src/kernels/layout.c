@@ -102,28 +102,69 @@ static double count_block(size_t q, size_t q_end, size_t k, size_t k_end,
     return n;
 }
 
+/* Of the columns c .. end of a row of blocks. */
+static double count_columns(const struct dsf_layout *l,
+                            const struct dsf_layout_pair *p,
+                            const uint64_t *row, size_t r, size_t c, size_t end)
+{
+    const size_t b = l->block;
+    double n = 0;
+
+    for (c = dsf_layout_next(row, c, end); c < end;
+         c = dsf_layout_next(row, c + 1, end))
+        n += count_block(most(r * b, p->pos),
+                         least((r + 1) * b, p->pos + p->queries),
+                         most(c * b, p->key_pos),
+                         least((c + 1) * b, p->key_pos + p->keys), p->window);
+    return n;
+}
+
+/* How many of the columns c .. end a row sees. */
+static size_t count_bits(const uint64_t *row, size_t c, size_t end)
+{
+    size_t n = 0;
+
+    while (c < end) {
+        const size_t next = least((c / 64 + 1) * 64, end);
+        const uint64_t bits = row[c / 64] >> c % 64;
+
+        n += (size_t)__builtin_popcountll(bits << (64 - (next - c)));
+        c = next;
+    }
+    return n;
+}
+
+/* Of a row of blocks; columns before it that the keys have all of are counted
+ * as bits. */
+static double count_row(const struct dsf_layout *l,
+                        const struct dsf_layout_pair *p, const uint64_t *row,
+                        size_t r)
+{
+    const size_t b = l->block, first = dsf_layout_first(l, p);
+    const size_t from = (p->key_pos + b - 1) / b, end = dsf_layout_end(l, p);
+    const size_t until = least((p->key_pos + p->keys) / b, r);
+    const size_t queries =
+        least((r + 1) * b, p->pos + p->queries) - most(r * b, p->pos);
+
+    if (p->window > 0 || from >= until)
+        return count_columns(l, p, row, r, first, end);
+    return count_columns(l, p, row, r, first, from) +
+           (double)(count_bits(row, from, until) * b * queries) +
+           count_columns(l, p, row, r, until, end);
+}
+
 double dsf_layout_count(const struct dsf_layout *l,
                         const struct dsf_layout_pair *p, size_t head,
                         size_t heads)
 {
-    const size_t first = dsf_layout_first(l, p), end = dsf_layout_end(l, p);
-    const size_t each = l->apart == 0 ? 1 : heads, b = l->block;
+    const size_t each = l->apart == 0 ? 1 : heads;
     double n = 0;
 
     for (size_t h = head; h < head + each; h++) {
         size_t r, last = rows_of(l, p, &r);
 
-        for (; r < last; r++) {
-            const uint64_t *row = dsf_layout_row(l, h, r);
-
-            for (size_t c = dsf_layout_next(row, first, end); c < end;
-                 c = dsf_layout_next(row, c + 1, end))
-                n += count_block(most(r * b, p->pos),
-                                 least((r + 1) * b, p->pos + p->queries),
-                                 most(c * b, p->key_pos),
-                                 least((c + 1) * b, p->key_pos + p->keys),
-                                 p->window);
-        }
+        for (; r < last; r++)
+            n += count_row(l, p, dsf_layout_row(l, h, r), r);
     }
     return n * (double)(heads / each);
 }
