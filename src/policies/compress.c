@@ -613,9 +613,11 @@ static const struct dsflow_option compress_options[] = {
         "how the gradient of an embedding is sent that is not "
         "tied to the head: rows, only those that tokens have "
         "touched, in fp32, where these are fewer bytes. No bit "
-        "changes; with compress.gradients it is not coded then",
+        "changes; with compress.gradients it is not coded then, on one rank, "
+        "too, and the losses are others",
         "model.tied = false and mesh.data >= 2 or model.tied = false and "
-        "mesh.sequence >= 2"),
+        "mesh.sequence >= 2 or model.tied = false and compress.gradients != "
+        "none"),
     { 0 },
 };
 

@@ -170,6 +170,8 @@ static const struct {
     { "zeroone_adam.errors", "optimizer.kind=zeroone_adam", "" },
     { "compress.embedding", "mesh.data=2 model.tied=false",
       "mesh.data=2 model.tied=true" },
+    { "compress.embedding", "compress.gradients=int4 model.tied=false",
+      "compress.gradients=int4 model.tied=true" },
     { "pipeline.schedule", "mesh.pipeline=2", "" },
     { "pipeline.chunks", "mesh.pipeline=2 pipeline.schedule=interleaved",
       "mesh.pipeline=2" },
