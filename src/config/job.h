@@ -25,6 +25,8 @@ enum dsf_family { DSF_FAMILIES(DSF_CHOICE_VALUE) };
     X(DSF_ROPE_AS_IS, "none") X(DSF_ROPE_LLAMA3, "llama3")
 enum dsf_rope_scaling { DSF_ROPE_SCALINGS(DSF_CHOICE_VALUE) };
 
+enum { DSF_MOST_HEAD_DIM = 4096 }; /* width of an attention head */
+
 /* [model]. Numbers that are -1 ("auto") follow from the others, or from the
  * config.json of `init`. */
 struct dsf_job_model {

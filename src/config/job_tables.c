@@ -63,7 +63,7 @@ static const struct dsflow_option model_options[] = {
     DSFLOW_OPTION_AUTO(MODEL, heads, "\"auto\"", 1, 1024, "attention heads"),
     DSFLOW_OPTION_AUTO(MODEL, kv_heads, "\"auto\"", 1, 1024,
                        "heads of keys and values; auto: heads"),
-    DSFLOW_OPTION_AUTO(MODEL, head_dim, "\"auto\"", 1, 1024,
+    DSFLOW_OPTION_AUTO(MODEL, head_dim, "\"auto\"", 1, DSF_MOST_HEAD_DIM,
                        "width of a head; auto: width / heads"),
     DSFLOW_OPTION_AUTO(MODEL, width, "\"auto\"", 1, 65536,
                        "width of the residual stream"),

@@ -348,7 +348,7 @@ static void read_llama(const struct config *c, const struct llama *kind,
     if (!says(c, "head_dim") && m->width % m->heads != 0)
         wrong(c, "num_attention_heads", "a divisor of hidden_size");
     m->head_dim = whole_or_null(c, "head_dim", m->width / m->heads,
-                                m->width / m->heads, 1024);
+                                m->width / m->heads, DSF_MOST_HEAD_DIM);
     if (m->heads % m->kv_heads != 0)
         wrong(c, "num_key_value_heads", "a divisor of num_attention_heads");
     if (m->head_dim % 2 != 0)

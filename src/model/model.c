@@ -237,6 +237,12 @@ static int check_shape(const struct dsf_job *job, const struct dsf_job_model *c,
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "heads",
                             "%lld: expected a divisor of width, %lld",
                             (long long)c->heads, (long long)c->width);
+    if ((c->head_dim < 0 ? c->width / c->heads : c->head_dim) >
+        DSF_MOST_HEAD_DIM)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "width",
+                            "%lld: expected heads of at most %d numbers (width "
+                            "/ heads)",
+                            (long long)c->width, DSF_MOST_HEAD_DIM);
     if (c->kv_heads > 0 && c->heads % c->kv_heads != 0)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "kv_heads",
                             "%lld: expected a divisor of heads, %lld",

@@ -1,6 +1,7 @@
 /* tile.c - the checks that all segments share. */
 #include "tasks/tile.h"
 
+#include "config/job.h"
 #include "kernels/narrow.h"
 #include "tasks/shapes.h"
 
@@ -16,10 +17,14 @@ int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
         const char *name;
         int32_t value, most;
     } numbers[] = {
-        { "rows", t->rows, MOST },         { "nseq", t->nseq, MOST },
-        { "width", t->width, MOST },       { "heads", t->heads, 4096 },
-        { "kv_heads", t->kv_heads, 4096 }, { "head_dim", t->head_dim, 4096 },
-        { "ffn", t->ffn, MOST },           { "vocab", t->vocab, MOST },
+        { "rows", t->rows, MOST },
+        { "nseq", t->nseq, MOST },
+        { "width", t->width, MOST },
+        { "heads", t->heads, 4096 },
+        { "kv_heads", t->kv_heads, 4096 },
+        { "head_dim", t->head_dim, DSF_MOST_HEAD_DIM },
+        { "ffn", t->ffn, MOST },
+        { "vocab", t->vocab, MOST },
         { "context", t->context, MOST },
     };
 

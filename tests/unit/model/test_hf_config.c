@@ -167,7 +167,13 @@ static void numbers_are_checked(void **state)
     refused("llama", "\"head_dim\": 7",
             "/config.json: head_dim: 7: expected heads of an even width");
     refused("llama", "\"head_dim\": 8.5",
-            "/config.json: head_dim: 8.5: expected a whole number, 1 to 1024");
+            "/config.json: head_dim: 8.5: expected a whole number, 1 to 4096");
+    refused("-",
+            "\"model_type\": \"llama\", \"num_hidden_layers\": 2, "
+            "\"num_attention_heads\": 1, \"hidden_size\": 8192, "
+            "\"intermediate_size\": 64, \"vocab_size\": 100",
+            "job.toml: model: width: 8192: expected heads of at most 4096 "
+            "numbers (width / heads)");
     refused("llama", "\"hidden_act\": null",
             "/config.json: hidden_act: null: expected silu or swish");
     refused("llama", "\"tie_word_embeddings\": 1",

@@ -61,7 +61,7 @@ static void a_graph_that_is_too_large_to_build_is_refused(void **state)
 
 static void a_model_that_fits_nowhere_is_refused(void **state)
 {
-    check("model.width=65536 model.layers=1024", DSFLOW_EFIT,
+    check("model.width=65536 model.layers=1024 model.heads=512", DSFLOW_EFIT,
           "--set: model: width: 65536: 52.8 trillion parameters take 576.0 TiB "
           "with the states of adamw: this machine has ");
 }

@@ -242,7 +242,8 @@ static void there_must_be_room_for_checkpoints(void **state)
     open_small(&s, TO_PLAN, "");
     must(dsf_session_check_room(&s, 0, false, &err), &err);
     dsf_session_close(&s);
-    open_small(&s, TO_MODEL, "model.width=65536 model.layers=1024");
+    open_small(&s, TO_MODEL,
+               "model.width=65536 model.layers=1024 model.heads=512");
     assert_int_equal(dsf_session_check_room(&s, 0, false, &err), DSFLOW_EFIT);
     cut_folder(err.msg);
     assert_non_null(strstr(err.msg, "/job.toml:4: job: output: /run: a "
