@@ -85,6 +85,24 @@ static void add_step(struct dsf_zero *z, const char *path)
     dsf_torch_close(file);
 }
 
+/* A parameter that no optimizer had, or another one's: the head of a tied model
+ * is there by its weights alone. One that has lost a moment is not. */
+static void mark(const struct dsf_zero *z, struct dsf_source_tensor *t,
+                 const char *step)
+{
+    const struct dsf_torch_node *shared =
+        dsf_torch_find(z->root, "shared_params");
+    const struct dsf_pieces_list *states =
+        dsf_pieces_of(z->source)->v[t->at].states;
+
+    if (states[DSF_SOURCE_FIRST].n > 0 || states[DSF_SOURCE_SECOND].n > 0 ||
+        (!z->weights_only && access(step, F_OK) == 0))
+        return;
+    t->frozen = !z->weights_only;
+    t->again = shared != NULL && shared->kind == DSF_TORCH_DICT &&
+               dsf_torch_find(shared, t->name) != NULL;
+}
+
 static int add_param(struct dsf_zero *z, const char *name,
                      struct dsflow_err *err)
 {
@@ -119,27 +137,10 @@ static int add_param(struct dsf_zero *z, const char *name,
     path = dsf_xasprintf("%s/zero/%s/step.pt", z->folder.path, name);
     if (status == DSFLOW_OK && !z->weights_only)
         add_step(z, path);
+    if (status == DSFLOW_OK)
+        mark(z, t, path);
     free(path);
     return status;
-}
-
-/* A parameter that no optimizer had, or another one's: the head of a tied model
- * is there by its weights alone. */
-static void mark(struct dsf_zero *z)
-{
-    const struct dsf_torch_node *shared =
-        dsf_torch_find(z->root, "shared_params");
-    const struct dsf_pieces *p = dsf_pieces_of(z->source);
-
-    for (size_t i = 0; i < z->source->n; i++) {
-        struct dsf_source_tensor *t = &z->source->tensors[i];
-
-        if (p->v[t->at].states[DSF_SOURCE_FIRST].n > 0)
-            continue;
-        t->frozen = !z->weights_only;
-        t->again = shared != NULL && shared->kind == DSF_TORCH_DICT &&
-                   dsf_torch_find(shared, t->name) != NULL;
-    }
 }
 
 static int by_name(const void *a, const void *b)
@@ -169,8 +170,6 @@ int dsf_zero_universal(struct dsf_zero *z, struct dsflow_err *err)
             status = add_param(z, names[i], err);
         free(names[i]);
     }
-    if (status == DSFLOW_OK)
-        mark(z);
     free(names);
     free(path);
     return status;

@@ -260,6 +260,31 @@ static void names_of_layers_become_those_of_a_model(void **state)
     dsf_source_fini(&s);
 }
 
+/* Of a universal checkpoint, a parameter that has lost a moment was trained all
+ * the same: whoever wants the moment then does not find it. */
+static void a_moment_that_is_lost_is_no_frozen_parameter(void **state)
+{
+    static const char *const files[] = { "exp_avg.pt", "exp_avg_sq.pt",
+                                         "step.pt" };
+    const char *name = "transformer.h.1.mlp.c_fc.weight";
+
+    for (unsigned i = 0; i < 3; i++) {
+        char *path = dsf_xasprintf("%s/gpt2_universal/global_step3/zero/%s/%s",
+                                   folder, name, files[i]);
+        const struct dsf_source_tensor *t;
+        struct dsf_source s;
+
+        assert_int_equal(remove(path), 0);
+        open_source("gpt2_universal", false, &s);
+        t = dsf_source_find(&s, name);
+        assert_non_null(t);
+        assert_int_equal(t->has, i == 0 ? 5 : 1);
+        assert_int_equal(t->frozen, i == 2);
+        dsf_source_fini(&s);
+        free(path);
+    }
+}
+
 static void what_is_not_whole_is_refused(void **state)
 {
     char *shard = dsf_xasprintf(
@@ -293,6 +318,7 @@ int main(void)
         cmocka_unit_test(the_loss_scale_is_read),
         cmocka_unit_test(a_tied_head_is_the_embedding),
         cmocka_unit_test(names_of_layers_become_those_of_a_model),
+        cmocka_unit_test(a_moment_that_is_lost_is_no_frozen_parameter),
         cmocka_unit_test(what_is_not_whole_is_refused),
     };
 
