@@ -47,6 +47,7 @@ struct dsf_torch_storage {
     int64_t elems;
     int64_t at;        /* its first byte in the file */
     const void *bytes; /* or here, where it is not NULL */
+    struct dsf_torch_entry *entry; /* that has it, of an archive; or NULL */
 };
 
 struct dsf_torch_tensor {
@@ -173,7 +174,8 @@ enum dsflow_dtype dsf_torch_dtype(const struct dsf_torch_node *node);
 /* Elements [at, at + n) of a tensor, counted row by row whatever its strides
  * are: as fp32 (rounded to nearest where the type is wider), or as they are, in
  * its type. Takes less than a MiB of memory; from several threads at once, too.
- * Errors: DSFLOW_EIO. */
+ * Of an archive all bytes of the storage are read first, once, where it has a
+ * CRC-32 of them. Errors: DSFLOW_EIO, DSFLOW_EINVAL: it has another one. */
 int dsf_torch_read_f32(const struct dsf_torch_file *file,
                        const struct dsf_torch_tensor *t, int64_t at, int64_t n,
                        float *to, struct dsflow_err *err);

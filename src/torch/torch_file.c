@@ -82,7 +82,7 @@ static int place_storage(const struct dsf_torch_file *f,
                          struct dsf_torch_storage *s, struct dsflow_err *err)
 {
     char *name = dsf_xasprintf("%sdata/%s", f->top, s->key);
-    const struct zip_entry *e = dsf_torch_zip_find(f, name);
+    struct dsf_torch_entry *e = dsf_torch_zip_find(f, name);
     size_t want = dsflow_dtype_bytes(s->dtype, s->elems);
     int status = DSFLOW_OK;
 
@@ -95,6 +95,7 @@ static int place_storage(const struct dsf_torch_file *f,
                              (long long)e->bytes, want);
     else
         s->at = e->at;
+    s->entry = e;
     free(name);
     return status;
 }
@@ -138,7 +139,7 @@ static int check_byteorder(const struct dsf_torch_file *f,
                            struct dsflow_err *err)
 {
     char *name = dsf_xasprintf("%sbyteorder", f->top), text[8] = "";
-    const struct zip_entry *e = dsf_torch_zip_find(f, name);
+    const struct dsf_torch_entry *e = dsf_torch_zip_find(f, name);
     int status = DSFLOW_OK;
 
     if (e != NULL && e->bytes > 0)
@@ -157,7 +158,7 @@ static int check_byteorder(const struct dsf_torch_file *f,
 
 static int open_archive(struct dsf_torch_file *f, struct dsflow_err *err)
 {
-    const struct zip_entry *pickle = NULL;
+    struct dsf_torch_entry *pickle = NULL;
     int status = dsf_torch_zip_open(f, err);
     int64_t at;
 
@@ -169,8 +170,10 @@ static int open_archive(struct dsf_torch_file *f, struct dsflow_err *err)
         pickle = dsf_torch_zip_find(f, name);
         free(name);
         at = pickle->at;
-        status =
-            dsf_torch_unpickle(f, &at, at + pickle->bytes, at, &f->root, err);
+        status = dsf_torch_zip_check(f, pickle, err);
+        if (status == DSFLOW_OK)
+            status = dsf_torch_unpickle(f, &at, at + pickle->bytes, at,
+                                        &f->root, err);
     }
     return status;
 }

@@ -6,9 +6,12 @@
 #include "torch/torch.h"
 
 /* A file of the archive: `bytes` of them from byte `at` of it on. */
-struct zip_entry {
+struct dsf_torch_entry {
     const char *name;
     int64_t at, bytes;
+    uint32_t crc;
+    _Atomic bool
+        unchecked; /* its bytes were not compared with their CRC-32 yet */
 };
 
 /* What can change: of a LIST, TUPLE, SET, DICT, TENSOR or OBJECT. */
@@ -29,7 +32,7 @@ struct dsf_torch_file {
     struct dsf_blocks mem; /* what nodes point to */
     const struct dsf_torch_node *root;
 
-    struct zip_entry *entries; /* by name; of an archive */
+    struct dsf_torch_entry *entries; /* by name; of an archive */
     size_t nentries;
     const char *top; /* folder of the archive, with its '/' */
 
@@ -44,8 +47,11 @@ int dsf_torch_read_file(const struct dsf_torch_file *f, int64_t at, void *to,
 
 /* torch_zip.c: fills entries and top. */
 int dsf_torch_zip_open(struct dsf_torch_file *f, struct dsflow_err *err);
-const struct zip_entry *dsf_torch_zip_find(const struct dsf_torch_file *f,
+struct dsf_torch_entry *dsf_torch_zip_find(const struct dsf_torch_file *f,
                                            const char *name);
+/* Are its bytes those that were written? They are read the first time. */
+int dsf_torch_zip_check(const struct dsf_torch_file *f,
+                        struct dsf_torch_entry *e, struct dsflow_err *err);
 
 /* The storage of this key, as a tensor names it: made when it is first named.
  * NULL: the message says why not, and names no file. */

@@ -159,6 +159,12 @@ int dsf_torch_read(const struct dsf_torch_file *file,
     char *into = to;
 
     assert(at >= 0 && n >= 0 && n <= t->elems && at <= t->elems - n);
+    if (t->storage->entry != NULL) {
+        int status = dsf_torch_zip_check(file, t->storage->entry, err);
+
+        if (status < 0)
+            return status;
+    }
     if (is_contiguous(t))
         return read_storage(&c, t->offset + at, (size_t)n, to);
     while (n > 0) {

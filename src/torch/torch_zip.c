@@ -1,11 +1,13 @@
-/* torch_zip.c - where the files of an archive begin in it. libzip reads the
- * directory; the numbers are then read from where they stand. */
+/* torch_zip.c - where the files of an archive begin in it, and whether they are
+ * whole. libzip reads the directory; the numbers are then read from where they
+ * stand. */
 #include "torch/torch_private.h"
 
 #include "base/alloc.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <isa-l/crc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,7 @@
  * much memory. */
 #define MOST_DIRECTORY ((int64_t)8 << 20)
 enum { LOCAL_HEADER = 30 }; /* bytes before a name and what an entry has */
+enum { CHUNK = 1 << 16 };   /* bytes on the stack */
 
 /* What libzip reads through. */
 struct source {
@@ -116,7 +119,7 @@ static int failed(struct source *s, const char *what, zip_error_t *e,
 /* Where the bytes of entry `i` begin: libzip does not say it, but its first
  * read of them is ours. */
 static int locate(struct source *s, zip_t *zip, zip_uint64_t i,
-                  struct zip_entry *e, struct dsflow_err *err)
+                  struct dsf_torch_entry *e, struct dsflow_err *err)
 {
     char seen[32], there[32];
     size_t n =
@@ -143,15 +146,16 @@ static int locate(struct source *s, zip_t *zip, zip_uint64_t i,
 }
 
 static int read_entry(struct source *s, zip_t *zip, zip_uint64_t i,
-                      struct zip_entry *e, struct dsflow_err *err)
+                      struct dsf_torch_entry *e, struct dsflow_err *err)
 {
     const struct dsf_torch_file *f = s->file;
     zip_stat_t st;
 
     if (zip_stat_index(zip, i, ZIP_FL_ENC_RAW, &st) < 0)
         return failed(s, "", zip_get_error(zip), err);
-    *e = (struct zip_entry){ .name = dsf_blocks_copy(&s->file->mem, st.name,
-                                                     strlen(st.name) + 1, 1) };
+    *e = (struct dsf_torch_entry){
+        .name = dsf_blocks_copy(&s->file->mem, st.name, strlen(st.name) + 1, 1)
+    };
     if (st.comp_method != ZIP_CM_STORE || st.encryption_method != ZIP_EM_NONE)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: %.200s: is compressed or encrypted: expected "
@@ -165,28 +169,30 @@ static int read_entry(struct source *s, zip_t *zip, zip_uint64_t i,
             f->path, e->name, (unsigned long long)st.size,
             (unsigned long long)st.comp_size, (long long)f->bytes);
     e->bytes = (int64_t)st.size;
+    e->crc = st.crc;
+    e->unchecked = st.crc != 0; /* it may be written without */
     s->read = 0;
     return e->bytes > 0 ? locate(s, zip, i, e, err) : DSFLOW_OK;
 }
 
 static int by_place(const void *a, const void *b)
 {
-    const struct zip_entry *x = a, *y = b;
+    const struct dsf_torch_entry *x = a, *y = b;
 
     return (x->at > y->at) - (x->at < y->at);
 }
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct zip_entry *)a)->name,
-                  ((const struct zip_entry *)b)->name);
+    return strcmp(((const struct dsf_torch_entry *)a)->name,
+                  ((const struct dsf_torch_entry *)b)->name);
 }
 
 /* No byte is in two entries or in one and the header of another, no name is
  * there twice. */
 static int check_entries(struct dsf_torch_file *f, struct dsflow_err *err)
 {
-    struct zip_entry *e = f->entries;
+    struct dsf_torch_entry *e = f->entries;
     const char *before = "what is before it";
     int64_t end = 0;
 
@@ -246,14 +252,38 @@ static int find_top(struct dsf_torch_file *f, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-const struct zip_entry *dsf_torch_zip_find(const struct dsf_torch_file *f,
+struct dsf_torch_entry *dsf_torch_zip_find(const struct dsf_torch_file *f,
                                            const char *name)
 {
-    struct zip_entry key = { .name = name };
+    struct dsf_torch_entry key = { .name = name };
 
     return f->nentries == 0
                ? NULL
                : bsearch(&key, f->entries, f->nentries, sizeof(key), by_name);
+}
+
+int dsf_torch_zip_check(const struct dsf_torch_file *f,
+                        struct dsf_torch_entry *e, struct dsflow_err *err)
+{
+    unsigned char chunk[CHUNK];
+    uint32_t crc = 0;
+
+    for (int64_t at = 0, n; at < e->bytes && e->unchecked; at += n) {
+        int status;
+
+        n = e->bytes - at < CHUNK ? e->bytes - at : CHUNK;
+        status = dsf_torch_read_file(f, e->at + at, chunk, (size_t)n, err);
+        if (status < 0)
+            return status;
+        crc = crc32_gzip_refl(crc, chunk, (uint64_t)n);
+    }
+    if (e->unchecked && crc != e->crc)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %.200s: is damaged: its CRC-32 is %08x, and "
+                           "that of what was written %08x",
+                           f->path, e->name, (unsigned)crc, (unsigned)e->crc);
+    e->unchecked = false;
+    return DSFLOW_OK;
 }
 
 int dsf_torch_zip_open(struct dsf_torch_file *f, struct dsflow_err *err)

@@ -546,6 +546,58 @@ static void archives_that_lie_are_refused(void **state)
     refused(b, "no directory", "a damaged zip archive");
 }
 
+/* Reading the one number that a/data/0 has in the archive. */
+static int read_one(struct torch_bytes *b, float *x, struct dsflow_err *err)
+{
+    struct dsf_torch_file *file;
+    char path[64];
+    int status;
+
+    snprintf(path, sizeof(path), "%s/one.pt", folder);
+    write_bytes(path, b);
+    status = dsf_torch_open(path, &file, err);
+    if (status == DSFLOW_OK)
+        status = dsf_torch_read_f32(file, dsf_torch_root(file)->tensor, 0, 1, x,
+                                    err);
+    dsf_torch_close(file);
+    return status;
+}
+
+static void numbers_that_changed_in_an_archive_are_refused(void **state)
+{
+    struct torch_bytes p = tensor_of("0", 1, 0, 1, 1, 1), b;
+    static const float number = 3;
+    const uint32_t crc = crc32_of((const unsigned char *)&number, 4);
+    struct dsflow_err err = { .msg = "" };
+    unsigned char *at, *end;
+    float x = 0;
+
+    b = archive_of((struct zip_file[]){ { "a/data.pkl", p.v, p.n },
+                                        { "a/data/0", &number, 4 } },
+                   2);
+    assert_int_equal(read_one(&b, &x, &err), DSFLOW_OK);
+    assert_true(x == 3);
+    at = memmem(b.v, b.n, &number, 4);
+    at[0] ^= 1;
+    assert_int_equal(read_one(&b, &x, &err), DSFLOW_EINVAL);
+    if (strstr(err.msg, "/one.pt: a/data/0: is damaged: its CRC-32 is ") ==
+        NULL)
+        fail_msg("says: %s", err.msg);
+    /* One that was written without is taken as it is. */
+    end = b.v + b.n;
+    for (at = b.v; (at = memmem(at, (size_t)(end - at), &crc, 4)) != NULL;)
+        memset(at, 0, 4);
+    assert_int_equal(read_one(&b, &x, &err), DSFLOW_OK);
+    assert_true(x != 3);
+    at = memmem(b.v, b.n, p.v, p.n);
+    at[p.n - 1] ^= 1;
+    assert_int_equal(read_one(&b, &x, &err), DSFLOW_EINVAL);
+    if (strstr(err.msg, "/one.pt: a/data.pkl: is damaged") == NULL)
+        fail_msg("says: %s", err.msg);
+    free(b.v);
+    free(p.v);
+}
+
 /* A directory alone that fills memory: entries of 50 bytes without any. */
 static void an_archive_of_a_million_entries_is_refused(void **state)
 {
@@ -598,6 +650,7 @@ int main(void)
         cmocka_unit_test(tensors_beyond_their_storage_are_refused),
         cmocka_unit_test(a_sound_one_is_read),
         cmocka_unit_test(archives_that_lie_are_refused),
+        cmocka_unit_test(numbers_that_changed_in_an_archive_are_refused),
         cmocka_unit_test(an_archive_of_a_million_entries_is_refused),
     };
 
