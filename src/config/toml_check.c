@@ -1,16 +1,21 @@
 /* toml_check.c - what is wrong with a text before it is worth parsing: bytes
- * that are not UTF-8, strings without an end, and characters that stand outside
- * of strings and comments nowhere. toml++ 3.3 has undefined behaviour for some
- * of these, and no line for others. */
+ * that are not UTF-8, strings without an end, characters that stand outside of
+ * strings and comments nowhere, and tables in too many others. toml++ 3.3 has
+ * undefined behaviour for some of these, no line for others, and a call within
+ * each for the last. */
 #include "config/toml_read.h"
 
 #include "base/utf8.h"
 
 #include <string.h>
 
+/* Parts of a dotted key. toml++ itself ends at 256 values in each other. */
+enum { MOST_PARTS = 8 };
+
 struct scan {
     const char *path, *at, *end;
     unsigned line;
+    unsigned points; /* since the last character that stands in no dotted key */
     struct dsflow_err *err;
 };
 
@@ -105,10 +110,23 @@ static int check_outside(const struct scan *s)
                        s->path, s->line, (int)n, s->at);
 }
 
+static int check_parts(struct scan *s)
+{
+    if (strchr("=,[{\n", *s->at) != NULL)
+        s->points = 0;
+    s->points += *s->at == '.';
+    if (s->points < MOST_PARTS)
+        return DSFLOW_OK;
+    return dsflow_fail(s->err, DSFLOW_EINVAL,
+                       "%s:%u: a key of more than %d parts: expected such as "
+                       "table.key",
+                       s->path, s->line, MOST_PARTS);
+}
+
 int dsf_toml_check(const char *text, size_t bytes, const char *path,
                    struct dsflow_err *err)
 {
-    struct scan s = { path, text, text + bytes, 1, err };
+    struct scan s = { path, text, text + bytes, 1, 0, err };
     int status = check_bytes(&s);
 
     if (starts(&s, "\xef\xbb\xbf")) /* a byte order mark */
@@ -123,6 +141,8 @@ int dsf_toml_check(const char *text, size_t bytes, const char *path,
                 s.at++;
         } else {
             status = check_outside(&s);
+            if (status == DSFLOW_OK)
+                status = check_parts(&s);
             s.line += *s.at == '\n';
             s.at++;
         }

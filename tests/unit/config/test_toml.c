@@ -48,6 +48,8 @@ static void what_is_not_toml_has_a_line_and_a_reason(void **state)
         CASE("[a]\nx = \"\"\"b\n\nc\"\"\n",
              "t:2: a string without its end: expected \"\"\""),
         CASE("x = '''b\n", "t:1: a string without its end: expected '''"),
+        CASE("[a]\nx.b.c.d.e.f.g.h.i = 1",
+             "t:2: a key of more than 8 parts: expected such as table.key"),
         CASE("a\0b = 1\n", "t:1: a byte 0: expected text"),
         CASE("x = 1\n\nname = \"\xff\"\n",
              "t:3: a byte 0xff: expected text in UTF-8"),
@@ -131,6 +133,28 @@ static void what_is_toml_passes(void **state)
     dsf_toml_fini(&toml);
 }
 
+/* As many tables in each other as there can be: a dotted key in each of the
+ * values that toml++ lets be in each other. */
+static void tables_in_tables_are_read(void **state)
+{
+    enum { VALUES = 250 };
+    static const char key[] = "a.'.'.c.d.e.f.g.h = ";
+    static const char floats[] = "x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, "
+                                 "0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7]";
+    char text[VALUES * (sizeof(key) + 3)], *at = text;
+
+    for (int i = 0; i < VALUES; i++)
+        at += sprintf(at, "%s%s", i > 0 ? "{ " : "", key);
+    *at++ = '1';
+    for (int i = 1; i < VALUES; i++)
+        *at++ = '}';
+    assert_int_equal(parse(text, (size_t)(at - text)), DSFLOW_OK);
+    assert_int_equal(toml.n, 1);
+    dsf_toml_fini(&toml);
+    assert_int_equal(parse(floats, sizeof(floats) - 1), DSFLOW_OK);
+    dsf_toml_fini(&toml);
+}
+
 static void a_nan_has_no_sign(void **state)
 {
     assert_int_equal(parse("x = -nan", 8), DSFLOW_OK);
@@ -170,6 +194,7 @@ int main(void)
         cmocka_unit_test(what_is_not_toml_has_a_line_and_a_reason),
         cmocka_unit_test(what_toml_finds_has_a_line_too),
         cmocka_unit_test(what_is_toml_passes),
+        cmocka_unit_test(tables_in_tables_are_read),
         cmocka_unit_test(a_nan_has_no_sign),
         cmocka_unit_test(a_table_that_repeats_is_counted),
     };
