@@ -143,8 +143,8 @@ static void sort_once_each(struct list *list)
     qsort(list->v, list->n, sizeof(*list->v), by_path);
 }
 
-static int map(const char *path, struct dsf_text_file *file,
-               struct dsflow_err *err)
+static int map(const struct dsf_job *job, const char *key, const char *path,
+               struct dsf_text_file *file, struct dsflow_err *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     int status = DSFLOW_OK;
@@ -152,7 +152,8 @@ static int map(const char *path, struct dsf_text_file *file,
     void *text;
 
     if (fd < 0)
-        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", key, "%s: %s",
+                            path, strerror(errno));
     if (fstat(fd, &st) < 0) {
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
         goto out_close;
@@ -188,7 +189,7 @@ int dsf_text_files_open(const struct dsf_job *job, const char *key,
     sort_once_each(&list);
     for (unsigned i = 0; i < list.n && status == DSFLOW_OK; i++) {
         dsf_grow(&files->v, &files->cap, i + 1, sizeof(*files->v));
-        status = map(list.v[i].path, &files->v[i], err);
+        status = map(job, key, list.v[i].path, &files->v[i], err);
         files->n += status == DSFLOW_OK;
     }
     for (unsigned i = 0; i < list.n; i++)

@@ -81,6 +81,28 @@ static void what_cannot_be_found_is_named(void **state)
     check_message(&err, "/empty: is empty; expected text");
 }
 
+/* A user without rights stands in for root, who may read everything. */
+static void what_may_not_be_read_is_named(void **state)
+{
+    char *path = dsf_xasprintf("%s/secret", folder);
+    const bool root = geteuid() == 0;
+    struct dsf_text_files files;
+    struct dsflow_err err;
+
+    write_text("secret", "s\n");
+    assert_int_equal(chmod(path, 0), 0);
+    if (root) {
+        assert_int_equal(chmod(folder, 0755), 0);
+        assert_int_equal(seteuid(65534), 0);
+    }
+    assert_int_equal(find("train = [\"@/secret\"]", &files, &err),
+                     DSFLOW_EINVAL);
+    if (root)
+        assert_int_equal(seteuid(0), 0);
+    check_message(&err, "job.toml:5: data: train: /secret: Permission denied");
+    free(path);
+}
+
 static int check_text(const char *text, size_t n, bool utf8,
                       struct dsflow_err *err)
 {
@@ -125,6 +147,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_are_sorted_and_named_once,
                                         make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(what_cannot_be_found_is_named,
+                                        make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(what_may_not_be_read_is_named,
                                         make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(
             what_is_no_text_is_refused_with_the_offset, make_folder,
