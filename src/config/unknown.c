@@ -326,6 +326,27 @@ static struct dsf_meant nearest(const char *name, const char *const *known,
     return m;
 }
 
+/* The key that the name of a table begins with, "schedule.warmup.x", and the
+ * table that has it; NULL: none. */
+static const struct dsflow_option *find_key(const char *name,
+                                            const struct dsf_table **table)
+{
+    const struct dsflow_option *found = NULL;
+
+    for (const char *dot = strchr(name, '.'); dot != NULL && found == NULL;
+         dot = strchr(dot + 1, '.')) {
+        char *outer = dsf_xstrndup(name, (size_t)(dot - name));
+        char *key = dsf_xstrndup(dot + 1, strcspn(dot + 1, "."));
+
+        *table = dsf_job_find_table(outer);
+        if (*table != NULL)
+            found = dsf_option_find((*table)->options, key);
+        free(outer);
+        free(key);
+    }
+    return found;
+}
+
 int dsf_unknown_table(const char *place, const char *name,
                       struct dsflow_err *err)
 {
@@ -334,9 +355,16 @@ int dsf_unknown_table(const char *place, const char *name,
     const char *known[MOST], *dot = strrchr(own, '.');
     struct dsf_meant m = dsf_meant(dot != NULL ? dot + 1 : own);
     const struct dsf_table *t;
+    const struct dsflow_option *o = find_key(own, &t);
     unsigned n = 0;
     int status;
 
+    if (o != NULL) {
+        free(own);
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %s: %s: a table: expected %s", place, t->name,
+                           o->key, dsf_option_expected(o).s);
+    }
     for (unsigned i = 0; n < MOST && (t = dsf_job_table_at(i)) != NULL; i++)
         known[n++] = t->name;
     if (m.s[0] == '\0')

@@ -6,7 +6,8 @@
 
 /* Each fails with "PLACE: NAME: unknown …; " and the name that is meant: that
  * of dsflow for one of Hugging Face's or DeepSpeed's, the table that has the
- * key, or the nearest one. */
+ * key, or the nearest one. Of a key that is given as a table it is said what
+ * the key expects. */
 int dsf_unknown_table(const char *place, const char *name,
                       struct dsflow_err *err);
 int dsf_unknown_key(const char *place, const struct dsf_table *table,
