@@ -79,6 +79,31 @@ int32_t dsf_plan_sequence(const struct dsf_job *job,
                                    : (int32_t)job->batch.sequence;
 }
 
+/* Do tiles see the same in a layer as in the one before? */
+static bool sees_alike(const struct dsflow_plan *plan, int32_t l)
+{
+    int32_t number;
+
+    return l > 0 &&
+           dsf_model_layer(plan->model, l)->dims.window ==
+               dsf_model_layer(plan->model, l - 1)->dims.window &&
+           dsf_plan_layout_of(plan, l, &number) ==
+               dsf_plan_layout_of(plan, l - 1, &number);
+}
+
+/* What a tile sees in a layer, forward and backward; `pieces`: tiles of its
+ * sequence. */
+static double seen_in(const struct dsflow_plan *plan, int32_t l, double pieces)
+{
+    const double window = dsf_model_layer(plan->model, l)->dims.window;
+    const double near = 2 * (window / plan->tiles[0].rows + 1);
+    int32_t number;
+
+    if (plan->key_tiles > 1 || dsf_plan_layout_of(plan, l, &number) != NULL)
+        return 2 * dsf_plan_pairs(plan, l) / plan->ntiles - 1;
+    return window > 0 && near < pieces ? near : pieces;
+}
+
 /* Each tile of a layer is in ten tasks, forward and backward, beside those of
  * attention: one for each pair of a tile and a buffer of keys that are not
  * behind it, forward and backward. Tensor ranks have each of them, and about
@@ -86,21 +111,15 @@ int32_t dsf_plan_sequence(const struct dsf_job *job,
 double dsf_plan_tasks(const struct dsflow_plan *plan)
 {
     enum { OF_LAYER = 10, AROUND = 6 }; /* load_batch, embed, head */
-    double layers = plan->model->layers, pieces = 1, pairs = 0;
+    double layers = plan->model->layers, pieces = 1, pairs = 0, seen = 0;
     double ranks = plan->nparts > 1 ? 3 * plan->nparts : 1;
 
     if (plan->tiles[0].rows < plan->sequence)
         pieces = (double)plan->ntiles / plan->micro;
     for (int32_t l = 0; l < plan->model->layers; l++) {
-        const double window = dsf_model_layer(plan->model, l)->dims.window;
-        const double seen = 2 * (window / plan->tiles[0].rows + 1);
-
-        int32_t number;
-
-        if (plan->key_tiles > 1 || dsf_plan_layout_of(plan, l, &number) != NULL)
-            pairs += 2 * dsf_plan_pairs(plan, l) / plan->ntiles - 1;
-        else
-            pairs += window > 0 && seen < pieces ? seen : pieces;
+        if (!sees_alike(plan, l))
+            seen = seen_in(plan, l, pieces);
+        pairs += seen;
     }
     return ranks * plan->nmicro * plan->ntiles *
            (AROUND + layers * (OF_LAYER + 1) + pairs);

@@ -570,20 +570,38 @@ double dsf_plan_keys(const struct dsflow_plan *plan, int32_t l)
                       : 2 * of->pairs / plan->sequence;
 }
 
+/* Without a layout: what a tile sees are the buffers behind the first one that
+ * is near enough. */
+static double near_pairs(const struct dsflow_plan *plan, int32_t l)
+{
+    int32_t first = 0, seen = 0, end = 0;
+    double n = 0;
+
+    for (int32_t t = 0; t < plan->ntiles; t++) {
+        if (!goes_on(plan, t)) {
+            first = end = t;
+            seen = 0;
+        }
+        if (t == end) {
+            end = dsf_plan_key_buffer(plan, t).end;
+            seen++;
+        }
+        for (; !dsf_plan_sees(plan, l, &dsf_segment_attention, t, first);
+             seen--)
+            first = dsf_plan_key_buffer(plan, first).end;
+        n += seen;
+    }
+    return n;
+}
+
 double dsf_plan_pairs(const struct dsflow_plan *plan, int32_t l)
 {
     const struct sight_of *of = sight_of(plan, l);
     const struct dsf_sight *s = plan->sight;
     double n = 0;
 
-    if (of == NULL) {
-        for (int32_t t = 0; t < plan->ntiles; t++)
-            for (int32_t k =
-                     dsf_plan_first_seen(plan, l, &dsf_segment_attention, t);
-                 k <= t; k = dsf_plan_key_buffer(plan, k).end)
-                n++;
-        return n;
-    }
+    if (of == NULL)
+        return near_pairs(plan, l);
     for (int32_t i = 0; i < s->ntiles * s->nbuffers; i++)
         n += of->table[0].sees[i];
     return n * plan->ntiles / s->ntiles;

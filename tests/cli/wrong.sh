@@ -324,6 +324,9 @@ early() {
 }
 early "^dsflow: job.toml: batch: tile: a step has about .* million tasks: expected at most .* million here; fewer layers or micro-batches would fit$" \
     run job.toml --set batch.sequences=30000 --set model.layers=1000
+early "^dsflow: job.toml: batch: tile: a step has about .* million tasks: expected at most .* million here; batch.tile = .* would fit$" \
+    plan job.toml --set data.train=none.txt --set model.layers=1024 --set model.width=65536 --set model.heads=1024 \
+    --set model.context=1048576 --set batch.sequence=auto
 huge="--set model.width=65536 --set model.layers=1024 --set model.heads=512"
 early "^dsflow: --set: model: width: 65536: 52.8 trillion parameters take .* TiB with the states of adamw: this machine has .* of memory and .* of free disk$" \
     run job.toml $huge

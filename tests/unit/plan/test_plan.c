@@ -1,6 +1,9 @@
 /* test_plan.c - how a step is cut. */
 #include "plan/plan.h"
 
+#include "plan/key_tiles.h"
+#include "plan/sight.h"
+
 #include "lib/test.h"
 
 #include <stdlib.h>
@@ -14,10 +17,11 @@ struct fixture {
     struct dsflow_err err;
 };
 
-/* A plan of a small model with these lines under [batch], on two cores or
- * GPUs, where logits of a task take so many bytes at most. */
-static int cut_in(struct fixture *f, const char *batch, unsigned gpus,
-                  int64_t logits)
+/* A plan of a small model in which a token sees so many, with these lines under
+ * [batch], on two cores or GPUs, where logits of a task take so many bytes at
+ * most. */
+static int cut_near(struct fixture *f, int window, const char *batch,
+                    unsigned gpus, int64_t logits)
 {
     char text[1024];
     int n = snprintf(text, sizeof(text),
@@ -27,13 +31,16 @@ static int cut_in(struct fixture *f, const char *batch, unsigned gpus,
                      "[data]\ntrain = \"x\"\n[batch]\n%s\n"
                      "[machine]\nworkers = 2\n",
                      batch);
+    char set[32];
+    const char *sets = set;
     int status;
 
     memset(f, 0, sizeof(*f));
     f->machine.cores = 2;
     f->machine.gpus = gpus;
     f->machine.logits = logits;
-    status = dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, &f->job,
+    snprintf(set, sizeof(set), "model.window=%d", window);
+    status = dsf_job_parse(text, (size_t)n, "job.toml", &sets, 1, NULL, &f->job,
                            &f->err);
     if (status < 0)
         return status;
@@ -41,6 +48,12 @@ static int cut_in(struct fixture *f, const char *batch, unsigned gpus,
     if (status < 0)
         return status;
     return dsf_plan_new(&f->job, &f->model, &f->machine, &f->plan, &f->err);
+}
+
+static int cut_in(struct fixture *f, const char *batch, unsigned gpus,
+                  int64_t logits)
+{
+    return cut_near(f, 0, batch, gpus, logits);
 }
 
 static int cut_for(struct fixture *f, const char *batch, unsigned gpus)
@@ -298,10 +311,42 @@ static void of_tensor_ranks_tiles_are_small(void **state)
     done(&f);
 }
 
+/* Counted one by one, over windows and buffers of one tile and more. */
+static void what_tiles_see_is_counted(void **state)
+{
+    static const int windows[] = { 0, 1, 64, 100, 300, 1000 };
+    static const char *const batches[] = {
+        "sequences = 2\nmicro = 2\ntile = 64\nkey_tiles = 1",
+        "sequences = 2\nmicro = 2\ntile = 64\nkey_tiles = 3",
+        "sequences = 2\nmicro = 2\ntile = 48\nkey_tiles = 5",
+        "sequences = 8\nmicro = 8\nsequence = 32\ntile = 64",
+        ("sequences = 4\nmicro = 2\ntile = 32\nkey_tiles = 4\n"
+         "sequence_groups = 2"),
+    };
+
+    for (unsigned i = 0; i < sizeof(windows) / sizeof(*windows); i++)
+        for (unsigned b = 0; b < sizeof(batches) / sizeof(*batches); b++) {
+            struct fixture f;
+            double n = 0;
+
+            if (cut_near(&f, windows[i], batches[b], 0, 0) < 0)
+                fail_msg("window = %d, %s: %s", windows[i], batches[b],
+                         f.err.msg);
+            for (int32_t t = 0; t < f.plan->ntiles; t++)
+                for (int32_t k = dsf_plan_first_seen(f.plan, 0,
+                                                     &dsf_segment_attention, t);
+                     k <= t; k = dsf_plan_key_buffer(f.plan, k).end)
+                    n++;
+            assert_true(dsf_plan_pairs(f.plan, 0) == n);
+            done(&f);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_sequences_are_cut_in_pieces),
+        cmocka_unit_test(what_tiles_see_is_counted),
         cmocka_unit_test(short_sequences_are_put_together),
         cmocka_unit_test(a_small_step_has_two_tiles),
         cmocka_unit_test(any_shape_is_covered),
