@@ -442,28 +442,43 @@ bool dsf_option_same(const struct dsflow_option *o, const void *base_a,
     }
 }
 
-/* Set the field to its default, where it has one. */
-static int set_default(const struct dsflow_option *o, void *base,
-                       struct dsflow_err *err)
+static int set_text(const struct dsflow_option *o, void *base,
+                    const char *value, struct dsflow_err *err)
 {
     struct dsf_toml toml = { 0 };
-    char *text;
-    int status;
+    char *text = dsf_xasprintf("x = %s", value);
+    int status = dsf_toml_parse(text, strlen(text), o->key, &toml, err);
 
-    if (o->fallback == NULL) {
-        if (o->type == DSFLOW_STRING)
-            *(char **)((char *)base + o->offset) = dsf_xstrdup("");
-        return DSFLOW_OK;
-    }
-    text = dsf_xasprintf("x = %s", o->fallback);
-    status = dsf_toml_parse(text, strlen(text), o->key, &toml, err);
     if (status == DSFLOW_OK && toml.n != 1)
-        status = dsflow_fail(err, DSFLOW_EINVAL, "%.60s: expected a value",
-                             o->fallback);
+        status =
+            dsflow_fail(err, DSFLOW_EINVAL, "%.60s: expected a value", value);
     if (status == DSFLOW_OK)
         status = dsf_option_set(o, base, &toml.v[0].value, err);
     dsf_toml_fini(&toml);
     free(text);
+    return status;
+}
+
+/* Set the field to its default, where it has one. */
+static int set_default(const struct dsflow_option *o, void *base,
+                       struct dsflow_err *err)
+{
+    if (o->fallback != NULL)
+        return set_text(o, base, o->fallback, err);
+    if (o->type == DSFLOW_STRING)
+        *(char **)((char *)base + o->offset) = dsf_xstrdup("");
+    return DSFLOW_OK;
+}
+
+int dsf_option_check(const struct dsflow_option *option, const char *value,
+                     struct dsflow_err *err)
+{
+    const struct dsflow_option alone[] = { *option, { 0 } };
+    void *base = dsf_xcalloc(1, option->offset + field_size(option->type));
+    int status = set_text(option, base, value, err);
+
+    dsf_options_fini(alone, base);
+    free(base);
     return status;
 }
 

@@ -27,6 +27,10 @@ const struct dsflow_option *dsf_option_find(const struct dsflow_option *options,
 int dsf_option_set(const struct dsflow_option *option, void *base,
                    const struct dsf_toml_value *value, struct dsflow_err *err);
 
+/* Does the option accept this value, as TOML has it? Errors as above. */
+int dsf_option_check(const struct dsflow_option *option, const char *value,
+                     struct dsflow_err *err);
+
 /* The fields of `to`, which has nothing yet, get what those of `from` have. */
 void dsf_options_copy(const struct dsflow_option *options, void *to,
                       const void *from);

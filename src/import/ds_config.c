@@ -193,6 +193,7 @@ static void release(struct dsf_ds *x)
 {
     for (size_t i = 0; i < x->nlines; i++) {
         free(x->lines[i].value);
+        free(x->lines[i].path);
         free(x->lines[i].comment);
     }
     for (size_t i = 0; i < x->nrefused; i++) {
@@ -228,6 +229,7 @@ int dsf_ds_import(const char *path, const struct dsf_ds_wish *wish, FILE *out,
         judge(&x, x.json.root, "");
         dsf_ds_rules(&x);
         take_sets(&x);
+        dsf_ds_check(&x);
         status = say_refused(&x, refused, err);
     }
     if (status == DSFLOW_OK)

@@ -14,6 +14,7 @@ struct dsf_ds {
     struct dsf_ds_line { /* of the job */
         const char *table, *key;
         char *value;   /* as TOML; NULL: it is open, and has its default */
+        char *path;    /* of the key it is of, or what else it is of */
         char *comment; /* where it comes from */
     } * lines;
     size_t nlines, cap_lines;
@@ -69,6 +70,10 @@ void dsf_ds_take_number(struct dsf_ds *x, const char *table, const char *key,
 
 /* "table.key=value" of --set, in the place of what there is. */
 void dsf_ds_set_wish(struct dsf_ds *x, const char *set);
+
+/* Of each value that the job does not take, what led to it is refused. --set is
+ * left to the job. */
+void dsf_ds_check(struct dsf_ds *x);
 
 /* The lines, in the order in which their tables came. */
 void dsf_ds_write(const struct dsf_ds *x, FILE *out);

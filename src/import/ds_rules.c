@@ -288,6 +288,10 @@ static void take_loss_scale(struct dsf_ds *x)
         dsf_ds_take_number(x, "precision", "loss_scale", "fp16.loss_scale", 0);
         return;
     }
+    if (scale < 0)
+        dsf_ds_refuse(x, "fp16.loss_scale",
+                      "%g: expected a number above 0, or 0: it is dynamic",
+                      scale);
     if (power < 0 || power > 33)
         dsf_ds_refuse(x, "fp16.initial_scale_power",
                       "%lld: expected 0 to 33: the scale is 2 to it",

@@ -21,6 +21,7 @@ static struct dsf_ds_line *line_of(struct dsf_ds *x, const char *table,
         if (strcmp(x->lines[i].table, table) == 0 &&
             strcmp(x->lines[i].key, key) == 0) {
             free(x->lines[i].value);
+            free(x->lines[i].path);
             free(x->lines[i].comment);
             return &x->lines[i];
         }
@@ -39,6 +40,7 @@ static void set(struct dsf_ds *x, const char *table, const char *key,
         dsf_ds_get(x, path) != NULL ? dsf_relaxed_line(&x->json, path) : 0;
 
     l->value = value;
+    l->path = dsf_xstrdup(path);
     l->comment = line > 0 ? dsf_xasprintf("%s, line %d", path, line)
                  : path[0] == '-' || strchr(path, ' ') != NULL
                      ? dsf_xstrdup(path)
@@ -72,7 +74,7 @@ void dsf_ds_leave(struct dsf_ds *x, const char *table, const char *key,
 {
     struct dsf_ds_line *l = line_of(x, table, key);
 
-    l->value = NULL;
+    l->value = l->path = NULL;
     l->comment = dsf_xstrdup(why);
 }
 
@@ -123,11 +125,29 @@ void dsf_ds_set_wish(struct dsf_ds *x, const char *text)
     free(name);
 }
 
+static const struct dsflow_option *option_of(const struct dsf_ds_line *l)
+{
+    return dsf_option_find(dsf_job_find_table(l->table)->options, l->key);
+}
+
+void dsf_ds_check(struct dsf_ds *x)
+{
+    struct dsflow_err err;
+
+    for (size_t i = 0; i < x->nlines; i++) {
+        const struct dsf_ds_line *l = &x->lines[i];
+
+        if (l->value != NULL && strcmp(l->path, "--set") != 0 &&
+            dsf_option_check(option_of(l), l->value, &err) < 0)
+            dsf_ds_refuse(x, l->path, "%s, as %s.%s", err.msg, l->table,
+                          l->key);
+    }
+}
+
 /* "lr = 3e-4", or "#lr = 3e-4" of what is open. */
 static void write_line(const struct dsf_ds_line *l, FILE *out)
 {
-    const struct dsf_table *t = dsf_job_find_table(l->table);
-    const struct dsflow_option *o = dsf_option_find(t->options, l->key);
+    const struct dsflow_option *o = option_of(l);
     int n;
 
     n = fprintf(out, "%s%s = %s", l->value == NULL ? "#" : "", l->key,

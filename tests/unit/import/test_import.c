@@ -833,12 +833,18 @@ static void what_makes_no_job_is_said(void **state)
 {
     static const char *const sets[] = { "batch.sequencs=16" };
 
-    assert_int_equal(import("{" BATCH "\"optimizer\": {\"params\": "
-                            "{\"lr\": -1}}}",
-                            RANKS(1)),
-                     DSFLOW_EINVAL);
-    assert_non_null(strstr(did.err.msg, "ds.json: does not make a job: "));
-    assert_non_null(strstr(did.err.msg, "optimizer: lr: -1"));
+    assert_refused("{" BATCH "\"optimizer\": {\"params\":\n{\"lr\": -1}}}",
+                   RANKS(1),
+                   "ds.json:2: optimizer.params.lr: -1.0: expected a number, 0 "
+                   "to 1000, as optimizer.lr");
+    assert_refused("{" BATCH "\n\"gradient_clipping\": -1}", RANKS(1),
+                   "ds.json:2: gradient_clipping: -1.0: expected a number, 0 "
+                   "to 1e+12, as optimizer.clip");
+    assert_refused("{" BATCH "\"fp16\": {\"enabled\": true,\n\"loss_scale\": "
+                   "-3}}",
+                   RANKS(1),
+                   "ds.json:2: fp16.loss_scale: -3: expected a number above 0, "
+                   "or 0: it is dynamic");
     assert_int_equal(import("{" BATCH "\"steps_per_print\": 10}",
                             (struct dsf_ds_wish){ .sets = sets, .nsets = 1 }),
                      DSFLOW_EINVAL);
