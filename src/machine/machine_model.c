@@ -124,6 +124,7 @@ void dsf_machine_model_fini(struct dsf_machine_model *m)
     for (unsigned k = 0; k < m->nkinds; k++)
         free(m->kinds[k].kind);
     free(m->kinds);
+    free(m->path);
     memset(m, 0, sizeof(*m));
 }
 
@@ -276,6 +277,7 @@ int dsf_machine_model_parse(const char *text, size_t bytes, const char *path,
     int status;
 
     dsf_machine_model_init(m);
+    m->path = dsf_xstrdup(path);
     status = dsf_toml_parse(text, bytes, path, &toml, err);
     for (size_t i = 0; i < toml.n && status == DSFLOW_OK; i++)
         status = set_key(m, &toml.v[i], path, err);

@@ -74,6 +74,7 @@ struct dsf_kind_rate {
 };
 
 struct dsf_machine_model {
+    char *path; /* of the file that it was read from, or NULL */
     struct dsf_machine_main main;
     struct dsf_machine_link link, network;
     struct dsf_machine_disk disk;

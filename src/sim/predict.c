@@ -26,10 +26,10 @@ static int check_disk(const struct dsflow_graph *g,
 
         if (dsf_task_uses(g, t, DSFLOW_NVME))
             return dsflow_fail(err, DSFLOW_EINVAL,
-                               "the job has data on nvme, and the machine file "
-                               "of %s no disk: expected [disk] with read and "
-                               "write, in bytes a second",
-                               m->main.name);
+                               "%s: [disk]: is missing: expected read and "
+                               "write, in bytes a second, as the job has data "
+                               "on nvme",
+                               m->path != NULL ? m->path : m->main.name);
     }
     return DSFLOW_OK;
 }

@@ -27,7 +27,7 @@ plan $nvme --machine "$machines/laptop.toml"
 disks 0
 sed '/^\[disk\]/,$d' "$machines/laptop.toml" > no-disk.toml
 "$dsflow" plan job.toml $nvme --machine no-disk.toml > out 2> err
-[ $? -eq 2 ] && [ "$(said | wc -l)" -eq 1 ] && grep -q 'expected \[disk\]' err ||
+[ $? -eq 2 ] && [ "$(said | wc -l)" -eq 1 ] && grep -q 'dsflow: no-disk.toml: \[disk\]: is missing: expected read and write' err ||
     fault "a machine without a disk: $(cat err)"
 
 # Once for a disk and how it is used.
