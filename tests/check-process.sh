@@ -17,9 +17,11 @@ allowed() {
     net/shared_files:_exit | net/shared_files:signal) ;;
     verify/child:_exit | verify/child:sigaction | verify/child:setitimer) ;;
     measure/apart:_exit) ;;
-    # StarPU is told there only to be silent, and not to bind its workers; what
-    # its headers print stands in the objects that include them.
+    # StarPU is told there only to be silent, not to bind its workers, and where
+    # its files are while it starts; what its headers print stands in the objects
+    # that include them.
     exec/starpu_exec:setenv | exec/starpu_exec:unsetenv) ;;
+    exec/starpu_files:setenv | exec/starpu_files:unsetenv) ;;
     exec/starpu_*:stderr) ;;
     exec/cuda_module:setenv) ;; # CUDA is told when to load kernels only there
     gpu/*_cuda:atexit | gpu/attention_*:atexit) ;; # nvcc, of the module for GPUs

@@ -17,11 +17,9 @@
 #include "machine/machine.h"
 #include "machine/schedulers.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* One StarPU codelet for each kind of task, so that names, traces and costs
  * are per kind; and one for those of it that are staged. */
@@ -179,7 +177,7 @@ static int start(const struct dsflow_exec_options *options,
 {
     struct starpu_conf conf;
     bool shared;
-    int ret;
+    int status;
 
     if (atomic_flag_test_and_set(&in_use))
         return dsflow_fail(err, DSFLOW_EFAIL,
@@ -196,13 +194,12 @@ static int start(const struct dsflow_exec_options *options,
     /* Threads of devices want the cores that are idle. */
     dsf_starpu_set_scheduler(&conf, options->scheduler,
                              shared || options->virtuals + options->gpus > 0);
-    ret = starpu_init(&conf);
-    if (ret == 0)
-        return DSFLOW_OK;
-    dsf_bound_release();
-    atomic_flag_clear(&in_use);
-    return dsflow_fail(err, DSFLOW_EFAIL, "StarPU does not start: %s",
-                       strerror(-ret));
+    status = dsf_starpu_init(&conf, err);
+    if (status < 0) {
+        dsf_bound_release();
+        atomic_flag_clear(&in_use);
+    }
+    return status;
 }
 
 /* Those of tasks: of one of several processes, its own. */

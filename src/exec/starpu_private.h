@@ -7,6 +7,9 @@
 
 #include <starpu.h>
 
+/* starpu_files.c: starpu_init() that reads and leaves no files of the user. */
+int dsf_starpu_init(struct starpu_conf *conf, struct dsflow_err *err);
+
 /* starpu_sched.c: one that is offered, or NULL, the default. `sleeping`: idle
  * workers leave the cores to others. */
 void dsf_starpu_set_scheduler(struct starpu_conf *conf, const char *name,

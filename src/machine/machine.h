@@ -6,6 +6,16 @@
 #include <stdint.h>
 #include <dsflow/error.h>
 
+/* What it is made of, whoever may use it. */
+struct dsf_topology {
+    unsigned cores, numa; /* nodes */
+    int64_t l2, l3;       /* bytes of cache of one core, shared */
+    char cpu[96];         /* model name */
+};
+
+/* It is looked at once, and any thread may ask. */
+int dsf_topology_probe(struct dsf_topology *topology, struct dsflow_err *err);
+
 struct dsf_machine {
     unsigned cores;      /* that this process may use (affinity, cgroup) */
     int64_t memory;      /* bytes it may use (RAM, cgroup limit) */

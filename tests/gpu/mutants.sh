@@ -101,7 +101,7 @@ passes() {
     (
         cd "$work/run" &&
             srcdir=$top PATH=$work/run:$PATH STARPU_NCPU=2 STARPU_SILENT=1 \
-                STARPU_WORKERS_NOBIND=1 STARPU_HOME=$build/tests \
+                STARPU_WORKERS_NOBIND=1 \
                 XDG_CACHE_HOME=$build/tests/.cache HWLOC_COMPONENTS=-pci,-gl \
                 timeout -k 5 150 "$@" < /dev/null > "$work/said" 2>&1
     )

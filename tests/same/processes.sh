@@ -38,7 +38,7 @@ on_nodes() {
     at_nodea timeout -k 5 "${LIMIT:-200}" mpirun -n $1 \
         -host nodea:$((($1 + 1) / 2)),nodeb:$(($1 / 2)) \
         -x DSFLOW_MPI -x TRIALS -x SEED -x STARPU_NCPU -x STARPU_SILENT \
-        -x STARPU_WORKERS_NOBIND -x STARPU_HOME -x XDG_CACHE_HOME \
+        -x STARPU_WORKERS_NOBIND -x XDG_CACHE_HOME \
         -x HWLOC_COMPONENTS ./tests/same/test_meshes > processes.log 2>&1
     judge $1 $?
     echo "$2 cable, $1 processes, seed $SEED: ${passed:-0} of $TRIALS meshes have the bits of one rank"
