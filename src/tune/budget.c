@@ -211,7 +211,15 @@ static void note(struct dsf_shortfall *shortfall, enum dsflow_tier tier,
                  unsigned rank, double needs, double has)
 {
     if (needs > has && !(shortfall->needs - shortfall->has > needs - has))
-        *shortfall = (struct dsf_shortfall){ tier, rank, needs, has };
+        *shortfall = (struct dsf_shortfall){ tier, rank, needs, has, 0 };
+}
+
+/* Do ranks share main memory with what memory.host takes of it? */
+static bool is_beside_host(const struct dsflow_plan *plan,
+                           const struct dsf_machine_model *m)
+{
+    return plan->job->memory.device < 0 && plan->job->memory.host >= 0 &&
+           plan->machine->gpus == 0 && !is_described(plan->machine, m);
 }
 
 bool dsf_fit_shortfall(const struct dsflow_plan *plan,
@@ -225,6 +233,9 @@ bool dsf_fit_shortfall(const struct dsflow_plan *plan,
     *shortfall = (struct dsf_shortfall){ 0 };
     for (unsigned r = 0; r < w->nranks; r++)
         note(shortfall, DSFLOW_DEVICE, r, w->ranks[r].peak, device);
+    if (shortfall->needs > 0 && is_beside_host(plan, m))
+        shortfall->most_host =
+            fmax(0, share_of_memory(plan) - shortfall->needs);
     for (unsigned r = 0; r < w->nranks && shortfall->needs == 0; r++)
         note(shortfall, DSFLOW_HOST, r,
              w->ranks[r].tier_bytes[DSFLOW_HOST] + w->ranks[r].beside + window,

@@ -28,6 +28,8 @@ struct dsf_shortfall {
     enum dsflow_tier tier;
     unsigned rank; /* that has too little; of NVMe, all together have */
     double needs, has;
+    double most_host; /* what memory.host may be for the device to have enough;
+                         0: that is not why it has too little */
 };
 
 /* What each rank needs of main memory so that the program can look at what is on

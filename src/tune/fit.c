@@ -123,6 +123,8 @@ static int fail_all(const struct dsf_setup *s, const struct found *f,
 {
     enum dsflow_tier tier = f->least.tier;
 
+    if (f->least.most_host > 0)
+        return dsf_fit_fail_host(s->job, &f->least, err);
     return dsf_job_fail(
         s->job, err, DSFLOW_EFIT,
         tier == DSFLOW_NVME ? "memory.nvme" : "memory",

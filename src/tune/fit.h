@@ -37,6 +37,11 @@ bool dsf_fit_is_open(const struct dsf_job *job);
 int dsf_fit_check(struct dsf_setup *s, const struct dsf_machine_model *m,
                   const struct dsf_weights *w, struct dsflow_err *err);
 
+/* Says that memory.host leaves too little, where shortfall->most_host does. */
+int dsf_fit_fail_host(const struct dsf_job *job,
+                      const struct dsf_shortfall *shortfall,
+                      struct dsflow_err *err);
+
 /* What ZeRO 2 or 3 does not share out: that whole gradients stay on each rank
  * until the end of the step, with the bytes, and what zero.reduce = "micro"
  * would make of it. NULL where they do not; freed by the caller. */

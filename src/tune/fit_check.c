@@ -151,6 +151,21 @@ static struct uses uses_of(const struct dsf_setup *s,
     return u;
 }
 
+int dsf_fit_fail_host(const struct dsf_job *job,
+                      const struct dsf_shortfall *shortfall,
+                      struct dsflow_err *err)
+{
+    double host = (double)job->memory.host;
+
+    return dsf_job_fail(
+        job, err, DSFLOW_EFIT, "memory", "host",
+        "%s: expected at most %s, as rank %u needs %s beside it "
+        "and there are %s for both",
+        dsf_size_text(host).s, dsf_size_text(shortfall->most_host).s,
+        shortfall->rank, dsf_size_text(shortfall->needs).s,
+        dsf_size_text(shortfall->most_host + shortfall->needs).s);
+}
+
 static int fail_short(struct dsf_setup *s,
                       const struct dsf_shortfall *shortfall, const char *uses,
                       const char *then, struct dsflow_err *err)
@@ -173,15 +188,16 @@ int dsf_fit_check(struct dsf_setup *s, const struct dsf_machine_model *m,
                   const struct dsf_weights *w, struct dsflow_err *err)
 {
     struct dsf_shortfall shortfall;
-    int status = DSFLOW_OK;
+    char *then;
+    int status;
 
-    if (dsf_fit_shortfall(s->plan, s->graph, m, w, &shortfall)) {
-        char *then =
-            shortfall.tier == DSFLOW_NVME ? dsf_xstrdup("") : advice(s, m);
-
-        status = fail_short(s, &shortfall, uses_of(s, w, &shortfall).text, then,
-                            err);
-        free(then);
-    }
+    if (!dsf_fit_shortfall(s->plan, s->graph, m, w, &shortfall))
+        return DSFLOW_OK;
+    if (shortfall.most_host > 0)
+        return dsf_fit_fail_host(s->job, &shortfall, err);
+    then = shortfall.tier == DSFLOW_NVME ? dsf_xstrdup("") : advice(s, m);
+    status =
+        fail_short(s, &shortfall, uses_of(s, w, &shortfall).text, then, err);
+    free(then);
     return status;
 }

@@ -268,6 +268,9 @@ nvme="--set memory.nvme.path=folder --set offload.optimizer=nvme"
 lacks "memory: device" "rank 0 needs .* (parameters .*) and has 0 B" --set memory.device=0
 lacks "memory: device" '.*offload.optimizer = "cpu" would fit' --set memory.device=1MiB
 lacks "memory: host" "rank 0 needs .* (states .*) and has 0 B" --set memory.host=0 --set offload.optimizer=cpu
+for sets in "" "--set batch.micro=auto"; do
+    lacks "memory: host" "1000.0 TiB: expected at most [0-9.]* [GM]iB, as rank 0 needs [0-9.]* MiB beside it and there are [0-9.]* [GM]iB for both\$" --set memory.host=1000TiB $sets
+done
 lacks "memory: host" '.* has 200.0 KiB; offload.optimizer = "nvme".* would fit' --set memory.host=200KiB --set offload.optimizer=cpu
 lacks "memory: host" ".* has 150.0 KiB; offload.read_ahead = 0.* would fit" --set memory.host=150KiB $nvme --set offload.piece=64KiB
 lacks "memory.nvme: size" "[0-9.]* KiB are needed (states .*) and there are 0 B" --set memory.nvme.size=0 $nvme --set offload.piece=8KiB

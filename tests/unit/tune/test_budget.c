@@ -47,6 +47,32 @@ static void the_largest_shortfall_is_told(void **state)
     end_trial(&t);
 }
 
+static void main_memory_that_leaves_too_little_is_told(void **state)
+{
+    struct dsf_shortfall shortfall;
+    struct dsf_machine machine;
+    struct dsf_weights w;
+    struct trial t;
+
+    plan_trial(&t, "gpt2 mesh.data=2 memory.host=1000GiB");
+    machine = *t.plan->machine;
+    machine.available = 4096 * (int64_t)MIB;
+    t.plan->machine = &machine;
+    dsf_fit_weigh(t.plan, t.graph, NULL, &w);
+    assert_true(dsf_fit_shortfall(t.plan, t.graph, NULL, &w, &shortfall));
+    assert_int_equal(shortfall.tier, DSFLOW_DEVICE);
+    assert_true(shortfall.most_host == 1898 * MIB - shortfall.needs);
+    dsf_weights_fini(&w);
+    end_trial(&t);
+
+    plan_trial(&t, "gpt2 memory.device=1KiB memory.host=1000GiB");
+    dsf_fit_weigh(t.plan, t.graph, NULL, &w);
+    assert_true(dsf_fit_shortfall(t.plan, t.graph, NULL, &w, &shortfall));
+    assert_true(shortfall.most_host == 0);
+    dsf_weights_fini(&w);
+    end_trial(&t);
+}
+
 static void a_window_is_the_largest_piece_on_a_disk(void **state)
 {
     struct trial t;
@@ -115,6 +141,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_says_what_a_rank_may_use),
         cmocka_unit_test(the_largest_shortfall_is_told),
+        cmocka_unit_test(main_memory_that_leaves_too_little_is_told),
         cmocka_unit_test(a_window_is_the_largest_piece_on_a_disk),
         cmocka_unit_test(a_model_of_terabytes_is_hopeless),
         cmocka_unit_test(the_least_is_of_states_that_are_kept),
