@@ -8,6 +8,7 @@
 #include "cli/progress.h"
 #include "cli/stop.h"
 #include "cli/words.h"
+#include "kernels/kernels.h"
 
 #include <stdlib.h>
 
@@ -17,6 +18,15 @@ static void apply(const struct dsf_cli_args *args)
     if (args->loudness != '\0')
         dsflow_log_level_set(args->loudness == 'q' ? DSFLOW_WARN
                                                    : DSFLOW_DEBUG);
+}
+
+/* A wish that cannot be met is said before anything is done. */
+static int run_here(const struct dsf_cmd *cmd, const struct dsf_cli_args *args,
+                    struct dsflow_err *err)
+{
+    int status = dsf_kernels_said(err);
+
+    return status == DSFLOW_OK ? cmd->run(args, err) : status;
 }
 
 static int run_cmd(int argc, char **argv, struct dsflow_err *err)
@@ -32,7 +42,7 @@ static int run_cmd(int argc, char **argv, struct dsflow_err *err)
     if (status == DSFLOW_OK && args.help)
         dsf_help_print(stdout, cmd);
     else if (status == DSFLOW_OK)
-        status = cmd->run(&args, err);
+        status = run_here(cmd, &args, err);
     dsf_notice_end();
     dsf_cli_args_fini(&args);
     return status;

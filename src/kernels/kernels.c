@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -75,6 +76,28 @@ static void choose(void)
         chosen = dsf_loops_find("avx2");
     if (!chosen)
         chosen = &dsf_loops_portable;
+}
+
+int dsf_kernels_said(struct dsflow_err *err)
+{
+    static const char *const names[] = { "portable", "avx2", "avx512",
+                                         "avx512_bf16" };
+    const char *said = getenv("DSFLOW_ISA");
+    char known[64] = "";
+
+    if (said == NULL || dsf_loops_find(said) != NULL)
+        return DSFLOW_OK;
+    for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (dsf_loops_find(names[i]) != NULL) {
+            size_t n = strlen(known);
+
+            snprintf(known + n, sizeof(known) - n, "%s%s", n > 0 ? ", " : "",
+                     names[i]);
+        }
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "DSFLOW_ISA: \"%s\": expected what this processor has, "
+                       "of %s",
+                       said, known);
 }
 
 const struct dsf_loops *dsf_loops(void)

@@ -16,6 +16,9 @@
  * tests). */
 const char *dsf_kernels_isa(void);
 
+/* Does DSFLOW_ISA name one that this processor has? */
+int dsf_kernels_said(struct dsflow_err *err);
+
 /* y[n] = W x + beta y, of W[n][k]: a product of one row. Each number of y has
  * the same bits whichever rows of W are asked for with it. */
 void dsf_row_product(const float *x, const float *w, size_t n, size_t k,

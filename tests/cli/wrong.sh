@@ -42,6 +42,13 @@ wrong 2 "empty.toml: is empty: expected a job.toml" run empty.toml
 head -c 1048577 /dev/zero > large.toml
 wrong 2 "large.toml: is larger than 1 MiB: no job.toml" run large.toml
 rm large.toml
+for isa in mmx ""; do
+    DSFLOW_ISA=$isa "$dsflow" plan job.toml > out 2> err
+    [ $? -eq 2 ] && [ ! -s out ] &&
+        grep -qx "dsflow: DSFLOW_ISA: \"$isa\": expected what this processor has, of portable[a-z0-9_, ]*" err ||
+        fault "DSFLOW_ISA=$isa: $(cat err)"
+    cases=$((cases + 1))
+done
 wrong 2 "run: expected: dsflow run [OPTION]… job.toml (dsflow help run)" run
 wrong 2 '"": expected the path of a job.toml, or the output folder of a run' run ""
 echo "[job]" > short.toml

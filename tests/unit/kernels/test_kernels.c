@@ -44,11 +44,27 @@ static void lesser_ones_can_be_asked_for(void **state)
     assert_null(dsf_loops_find("mmx"));
 }
 
+static void what_the_processor_lacks_is_refused(void **state)
+{
+    struct dsflow_err err;
+
+    unsetenv("DSFLOW_ISA");
+    assert_int_equal(dsf_kernels_said(&err), DSFLOW_OK);
+    setenv("DSFLOW_ISA", "portable", 1);
+    assert_int_equal(dsf_kernels_said(&err), DSFLOW_OK);
+    setenv("DSFLOW_ISA", "mmx", 1);
+    assert_int_equal(dsf_kernels_said(&err), DSFLOW_EINVAL);
+    assert_non_null(strstr(err.msg, "DSFLOW_ISA: \"mmx\": expected"));
+    assert_non_null(strstr(err.msg, "portable"));
+    unsetenv("DSFLOW_ISA");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_instructions_are_the_default),
         cmocka_unit_test(lesser_ones_can_be_asked_for),
+        cmocka_unit_test(what_the_processor_lacks_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
