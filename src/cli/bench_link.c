@@ -197,7 +197,7 @@ int dsf_bench_link(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status < 0)
         return status;
     if (dsf_launch_is_asked(args))
-        return dsf_launch("bench", args, err);
+        return dsf_launch("bench", args, NULL, err);
     dsf_launched_begin();
     return dsf_launched_end(measure_here(args, err), err);
 }

@@ -280,12 +280,23 @@ static int run_here(const struct dsf_cli_args *args, struct dsflow_err *err)
     return status == DSFLOW_OK && late != 0 ? 128 + late : status;
 }
 
+/* What else is wrong with the job, or with a file that only other hosts have,
+ * process 0 says. */
+static int check_ranks(const struct dsf_cli_args *args, int64_t n,
+                       struct dsflow_err *err)
+{
+    int64_t ranks = dsf_flag_ranks(args);
+
+    return ranks == 0 ? DSFLOW_OK
+                      : dsf_together_check(args->words[0], ranks, n, err);
+}
+
 static int run(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     int status;
 
     if (dsf_launch_is_asked(args))
-        return dsf_launch("run", args, err);
+        return dsf_launch("run", args, check_ranks, err);
     status = run_here(args, err);
     return dsf_launched_end(status, err);
 }

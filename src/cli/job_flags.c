@@ -2,6 +2,7 @@
 #include "cli/job_flags.h"
 
 #include "base/alloc.h"
+#include "config/job_saved.h"
 #include "train/traced.h"
 
 #include <stdlib.h>
@@ -23,6 +24,31 @@ int dsf_open_job(struct dsf_session *s, const char *path,
     free(sets);
     free(last);
     return status;
+}
+
+int64_t dsf_flag_ranks(const struct dsf_cli_args *args)
+{
+    const char *path = args->words[0];
+    bool is_run = dsf_is_run(path);
+    char *file =
+        is_run ? dsf_xasprintf("%s/job.toml", path) : dsf_xstrdup(path);
+    unsigned nsets;
+    const char **sets = dsf_flag_values(args, "set", &nsets);
+    struct dsf_job job;
+    int64_t ranks = 0;
+    int status =
+        is_run ? dsf_job_read_saved(file, sets, nsets, NULL, true, &job, NULL)
+               : dsf_job_read(file, sets, nsets, NULL, &job, NULL);
+
+    if (status == DSFLOW_OK) {
+        ranks = 1;
+        for (unsigned i = 0; dsflow_axis_at(i) != NULL; i++)
+            ranks *= job.mesh.size[i];
+        dsf_job_fini(&job);
+    }
+    free(file);
+    free(sets);
+    return ranks;
 }
 
 enum dsflow_exec_kind dsf_flag_executor(const struct dsf_cli_args *args)

@@ -21,6 +21,10 @@
 int dsf_open_job(struct dsf_session *s, const char *path,
                  const struct dsf_cli_args *args, struct dsflow_err *err);
 
+/* Ranks of the job that they are about; 0: it is not a sound one, or has
+ * plug-ins, which are not loaded to find out. */
+int64_t dsf_flag_ranks(const struct dsf_cli_args *args);
+
 /* The executor that --executor names. */
 enum dsflow_exec_kind dsf_flag_executor(const struct dsf_cli_args *args);
 

@@ -249,7 +249,7 @@ static bool is_in_path(const char *name)
     return false;
 }
 
-static int check(struct launch *l, const char *command, struct dsflow_err *err)
+static int look(struct launch *l, const char *command, struct dsflow_err *err)
 {
     ssize_t n = readlink("/proc/self/exe", l->program, sizeof(l->program) - 1);
     int status = dsf_places_read(&l->places, command, l->args, err);
@@ -292,15 +292,17 @@ static void leave_out(struct launch *l, const struct dsf_places *asked,
 }
 
 int dsf_launch(const char *command, const struct dsf_cli_args *args,
-               struct dsflow_err *err)
+               dsf_launch_check_fn check, struct dsflow_err *err)
 {
     struct launch l = { .args = args };
     char failed[sizeof(err->msg)] = "";
     struct dsf_hosts_left left = { .room = 0 };
     struct dsf_places asked;
     bool again = false;
-    int status = check(&l, command, err);
+    int status = look(&l, command, err);
 
+    if (status == DSFLOW_OK && check != NULL)
+        status = check(args, l.places.n, err);
     if (status == DSFLOW_OK)
         status = catch_signals(err);
     if (status < 0)

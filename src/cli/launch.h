@@ -17,12 +17,17 @@
 /* Does one of these flags ask for processes? */
 bool dsf_launch_is_asked(const struct dsf_cli_args *args);
 
+/* Whether the command makes sense in `n` processes (0: as many as a hostfile
+ * has room for), as far as that is known before they start. */
+typedef int (*dsf_launch_check_fn)(const struct dsf_cli_args *args, int64_t n,
+                                   struct dsflow_err *err);
+
 /* Run this command with the same words in them, without these flags, to its
  * end; what they write goes to this standard output and error, and signals to
- * process 0.
+ * process 0. `check` NULL: any number of processes will do.
  * Returns the exit status of process 0, or DSFLOW_EINVAL: what cannot be
  * started, DSFLOW_EIO: what ended it. */
 int dsf_launch(const char *command, const struct dsf_cli_args *args,
-               struct dsflow_err *err);
+               dsf_launch_check_fn check, struct dsflow_err *err);
 
 #endif

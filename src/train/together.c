@@ -126,20 +126,27 @@ static int order(const struct dsf_session *s,
     return status;
 }
 
+int dsf_together_check(const char *path, int64_t ranks, int64_t processes,
+                       struct dsflow_err *err)
+{
+    if (processes <= ranks)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: mesh: %lld rank%s: expected one at least for each "
+                       "of %lld processes",
+                       path, (long long)ranks, ranks == 1 ? "" : "s",
+                       (long long)processes);
+}
+
 int dsf_together_begin(struct dsf_session *s,
                        struct dsflow_exec_options *options,
                        struct dsflow_err *err)
 {
     const struct dsf_processes all = dsf_session_processes(s, s->wire);
-    int status;
+    int status = dsf_together_check(s->job->path, all.ranks, all.n, err);
 
-    if (all.n > all.ranks)
-        return dsflow_fail(
-            err, DSFLOW_EINVAL,
-            "%s: mesh: %d rank%s: expected one at least for each "
-            "of %d processes",
-            s->job->path, (int)all.ranks, all.ranks == 1 ? "" : "s",
-            (int)all.n);
+    if (status < 0)
+        return status;
     dsf_watch_ranks(0, dsf_process_first(&all, 1));
     status = dsf_transport_choose(s->job, &s->machine, &all, &s->direct, err);
     if (status < 0)

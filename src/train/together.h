@@ -8,6 +8,11 @@
 #include "net/wire.h"
 #include "train/session.h"
 
+/* DSFLOW_EINVAL: there are more processes than ranks of the job, which `path`
+ * names. */
+int dsf_together_check(const char *path, int64_t ranks, int64_t processes,
+                       struct dsflow_err *err);
+
 /* In the first: the part of the graph that is its own, and the options of an
  * executor that has the rest of it in the other processes, which are told what
  * to open. DSFLOW_EINVAL: there are more processes than ranks. */

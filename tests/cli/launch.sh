@@ -190,6 +190,10 @@ refused "expected one of them" --hosts a --hostfile job.toml
 refused "--hostfile: nowhere: No such file" --hostfile nowhere
 refused "expected -n, --hosts or --hostfile" --restarts 2
 refused "2 ranks: expected one at least for each of 3" -n 3 --set mesh.data=2
+mkdir bin
+printf '#!/bin/sh\necho "mpirun was started"\nexit 1\n' > bin/mpirun
+chmod +x bin/mpirun
+PATH=$here/bin:$PATH refused "1 rank: expected one at least for each of 4000" -n 4000
 refused "mesh: dada: unknown key" -n 2 --set mesh.dada=2
 cat > no-ssh <<'END'
 #!/bin/sh
