@@ -215,15 +215,16 @@ static const struct dsf_flag list_flags[] = {
 const struct dsf_cmd dsf_cmd_list = {
     .name = "list",
     .args =
-        "tasks|codelets|policies|optimizers|schedules|segments|axes|formats|"
-        "plugins|deepspeed|keys [TABLE|KEY|LIBRARY]…",
+        "tasks|codelets|policies|optimizers|schedules|layouts|segments|axes|"
+        "formats|plugins|deepspeed|keys [TABLE|KEY|LIBRARY]…",
     .summary = "what this build has, and what plug-ins bring",
     .help =
         "tasks: the kinds of task and their ports. codelets: what computes\n"
         "each. policies: the passes over the graph, in order. optimizers,\n"
-        "schedules (of the learning rate), segments (of a layer): what\n"
-        "optimizer.kind, schedule.kind and the keys of [model] may name. axes\n"
-        "of the mesh: the keys of [mesh]. formats for what ranks send: what\n"
+        "schedules (of the learning rate), layouts (of sparse attention),\n"
+        "segments (of a layer): what optimizer.kind, schedule.kind,\n"
+        "sparse_attention.mode and the keys of [model] may name. axes of the\n"
+        "mesh: the keys of [mesh]. formats for what ranks send: what\n"
         "[compress] may name.\n"
         "plugins: the libraries that were loaded. deepspeed: the keys of its\n"
         "configuration, and what dsflow import makes of each. keys: every key "

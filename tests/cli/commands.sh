@@ -26,6 +26,14 @@ done
 expect 0 '"role_bytes"' plan --js job.toml
 expect 0 "digraph" plan --unt=zero job.toml --dot -q
 expect 2 "no-such.toml: No such file" plan -- no-such.toml
+# The lists that there are have a place in the help, and are completed.
+"$dsflow" list nothing 2>&1 | sed 's/.*expected //; s/ or /, /; s/, /\n/g' > lists
+[ "$(wc -l < lists)" -ge 12 ] || fault "list: $(cat lists)"
+"$dsflow" list --help > help
+while read -r list; do
+    [ "$(grep -cw "$list" help)" -ge 2 ] || fault "list --help: not of $list: $(cat help)"
+    "$dsflow" complete -- list "$list" | grep -qx "$list" || fault "completion: no list $list"
+done < lists
 # The help of flags fits a terminal; usage lines may wrap.
 for c in run watch plan eval trace generate checkpoint list report bench codelet import; do
     "$dsflow" $c --help | grep '^  ' | awk 'length > 80 { exit 1 }' ||
