@@ -22,10 +22,10 @@ static int explain(const char *path, const struct dsf_trace *trace, bool json,
     return status < 0 ? dsflow_fail_in(err, status, path) : status;
 }
 
-/* Is there anything to write, or to choose steps for? */
+/* Is there anything to write? */
 static bool wants_view(const struct dsf_cli_args *args)
 {
-    bool wants = dsf_flag_value(args, "steps") != NULL;
+    bool wants = false;
 
     for (unsigned i = 0; dsf_trace_forms[i].name != NULL; i++)
         wants = wants || dsf_flag_value(args, dsf_trace_forms[i].name) != NULL;
@@ -76,8 +76,13 @@ static int trace(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct dsf_trace trace;
     char *file;
-    int status = dsf_trace_find(args->words[0], &file, err);
+    int status;
 
+    if (dsf_flag_value(args, "steps") != NULL && !wants_view(args))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "trace: --steps: expected --paje, --chrome, --dot "
+                           "or --svg beside it");
+    status = dsf_trace_find(args->words[0], &file, err);
     if (status < 0)
         return status;
     status = dsf_trace_read(file, &trace, err);
@@ -92,7 +97,7 @@ static int trace(const struct dsf_cli_args *args, struct dsflow_err *err)
 static const struct dsf_flag trace_flags[] = {
     { "summary", NULL, "where the time of a step went, and advice" },
     { "json", NULL, "the same, for programs" },
-    { "steps", "A[:B]", "these steps of the run, not all" },
+    { "steps", "A[:B]", "these steps of the run in what is written, not all" },
     { "paje", "FILE", "for ViTE and other readers of Paje" },
     { "chrome", "FILE", "JSON for ui.perfetto.dev or chrome://tracing" },
     { "dot", "FILE", "the graph with mean times, for Graphviz" },

@@ -174,6 +174,7 @@ head -c 20000 sim-1.dsflow > damaged.dsflow
 says "damaged" trace damaged.dsflow
 says "expected steps from 1 to 3" trace sim-1.dsflow --steps 9 --svg -
 says "expected A or A:B" trace sim-1.dsflow --steps one --svg -
+says "trace: --steps: expected --paje, --chrome, --dot or --svg beside it" trace sim-1.dsflow --steps 2 --summary
 "$dsflow" trace sim-1.dsflow --paje /dev/full 2> err && fault "a full disk"
 grep -q "cannot be written" err || fault "a full disk: $(cat err)"
 
