@@ -61,6 +61,7 @@ struct dsf_screen dsf_screen_look(int fd)
 {
     const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
     struct dsf_screen s = { .terminal = isatty(fd) && term != NULL &&
+                                        term[0] != '\0' &&
                                         strcmp(term, "dumb") != 0 };
     struct winsize size = { 0 };
 

@@ -95,8 +95,10 @@ if has_terminal; then
         grep -qF '![?1049h' out || fault "not drawn in place"
         tail -n 5 out | grep -q '!\[?25h!\[?1049l' || fault "the terminal is not left as it was"
     done
-    on_terminal "loss" TERM=dumb
-    grep -q "$(printf '\033')" terminal && fault "a dumb terminal gets control sequences"
+    for term in dumb ""; do
+        on_terminal "loss" TERM=$term
+        grep -q "$(printf '\033')" terminal && fault "TERM=$term gets control sequences"
+    done
 fi
 
 # How it ends is told apart.
