@@ -99,7 +99,6 @@ int dsf_run_validate(struct dsf_run *r, struct dsf_validation *v,
     int status;
 
     *v = (struct dsf_validation){ r->done, NAN, NAN, NAN };
-    set_stage(r, DSF_RUN_VALIDATES);
     status =
         dsf_validate(&r->feed, r->s.job->validation.sequences, &v->loss, err);
     /* What there is of one that was ended means nothing. */
@@ -115,6 +114,14 @@ int dsf_run_validate(struct dsf_run *r, struct dsf_validation *v,
     return status;
 }
 
+/* Is there a validation after step r->done? */
+static bool validation_is_due(const struct dsf_run *r)
+{
+    return r->s.text.validation_sequences > 0 &&
+           (divides(r->s.job->validation.every, r->done) ||
+            r->done == r->s.job->main.steps);
+}
+
 /* What is due after step r->done, with everything at rest. */
 static int pause_at_boundary(struct dsf_run *r, struct dsflow_err *err)
 {
@@ -128,12 +135,25 @@ static int pause_at_boundary(struct dsf_run *r, struct dsflow_err *err)
         (divides(job->checkpoint.every.steps, r->done) || save_is_due(r) ||
          (end && job->checkpoint.at_end)))
         status = dsf_run_save(r, err);
-    if (status == DSFLOW_OK && r->s.text.validation_sequences > 0 &&
-        (divides(job->validation.every, r->done) || end))
+    if (status == DSFLOW_OK && validation_is_due(r)) {
+        set_stage(r, DSF_RUN_VALIDATES);
         status = dsf_run_validate(r, &v, err);
+    }
     set_stage(r, DSF_RUN_STEPS);
     r->last = dsf_now();
     return status;
+}
+
+/* The validation of the step that a run goes on from, where the run before was
+ * ended between that checkpoint and its validation. */
+static int make_up_validation(struct dsf_run *r, struct dsflow_err *err)
+{
+    struct dsf_validation v;
+
+    return r->done == 0 || r->done > r->first ||
+                   r->metrics.validated == r->done || !validation_is_due(r)
+               ? DSFLOW_OK
+               : dsf_run_validate(r, &v, err);
 }
 
 /* Memory that was touched stays, and a step touches all; looking takes time
@@ -336,7 +356,7 @@ static int advance(struct dsf_run *r, int64_t until, struct dsflow_err *err)
 int dsf_run_train(struct dsf_run *r, struct dsflow_err *err)
 {
     int64_t steps = r->s.job->main.steps, before = -1;
-    int status = DSFLOW_OK;
+    int status = make_up_validation(r, err);
 
     r->last = r->saved_at = dsf_now();
     while (status == DSFLOW_OK && r->done < steps && r->done != before) {
@@ -352,11 +372,12 @@ int dsf_run_train(struct dsf_run *r, struct dsflow_err *err)
 
 int dsf_run_step(struct dsf_run *r, struct dsflow_err *err)
 {
-    int status;
+    int status = make_up_validation(r, err);
 
     r->last = dsf_now();
     r->paused = r->done;
-    status = advance(r, r->done + 1, err);
+    if (status == DSFLOW_OK)
+        status = advance(r, r->done + 1, err);
     return status == DSFLOW_OK ? dsflow_exec_wait(r->s.exec, err) : status;
 }
 

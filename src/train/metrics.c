@@ -86,7 +86,7 @@ static bool is_end(const json_t *root)
 }
 
 /* The position after the last whole line of a step up to `done`. */
-static off_t find_end(FILE *f, int64_t done)
+static off_t find_end(struct dsf_metrics *m, FILE *f, int64_t done)
 {
     char *line = NULL;
     size_t cap = 0;
@@ -99,6 +99,8 @@ static off_t find_end(FILE *f, int64_t done)
         bool keep = root != NULL && line[n - 1] == '\n' && step <= done &&
                     !is_end(root);
 
+        if (keep && json_object_get(root, "validation_loss") != NULL)
+            m->validated = step;
         json_decref(root);
         if (!keep)
             break;
@@ -114,7 +116,7 @@ int dsf_metrics_begin(struct dsf_metrics *m, int64_t done,
     FILE *f = fopen(m->path, "r");
     int status = DSFLOW_OK;
 
-    if (f == NULL || ftruncate(m->fd, find_end(f, done)) < 0)
+    if (f == NULL || ftruncate(m->fd, find_end(m, f, done)) < 0)
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", m->path);
     if (f != NULL)
         fclose(f);

@@ -67,6 +67,7 @@ struct dsf_metrics {
     int fd; /* -1: closed */
     char *path;
     bool broken; /* ends with half a line: there will be no more */
+    int64_t validated; /* the last step with a validation, where it begins */
 };
 
 /* DSFLOW_EINVAL when another run has it. */

@@ -113,6 +113,11 @@ kill -TERM $pid
 ended 143
 grep -q "^ending the validation, then saving step" validating.log || says "^finishing step"
 saved_once
+# What it ended is made up for.
+run validating --resume --set data.validation=0.5 --set validation.every=1 \
+    --set job.steps=$((step + 1))
+[ "$(grep -c '"validation_loss"' validating/metrics.jsonl)" -eq $((step + 1)) ] ||
+    fault "a validation is missing: $(grep '"validation_loss"' validating/metrics.jsonl)"
 
 # While a checkpoint is being written, of every step.
 start saving --set checkpoint.every=1 --set checkpoint.keep=0

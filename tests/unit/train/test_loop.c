@@ -16,7 +16,7 @@ static char folder[] = "/tmp/dsflow-loop.XXXXXX";
 
 /* What a run told. */
 struct told {
-    double loss[STEPS + 1];
+    double loss[STEPS + 1], validated[STEPS + 1];
     int64_t step, last, saved; /* the last step; none may begin after `last` */
     unsigned steps, validations, stages[3];
     bool stop; /* the validation */
@@ -69,6 +69,7 @@ static void on_validation(void *user, const struct dsf_validation *v)
 
     assert_int_equal(v->step, t->step);
     assert_true(isfinite(v->loss));
+    t->validated[v->step] = v->loss;
     t->validations++;
 }
 
@@ -191,6 +192,59 @@ static void a_validation_that_is_stopped_says_nothing(void **state)
     dsf_run_close(&r);
 }
 
+/* As if a signal had come when step `last` was done: it is saved, and not
+ * validated. */
+static void stop_at(struct told *t, const char *output, int64_t last,
+                    bool resume)
+{
+    struct dsflow_err err = { .msg = "" };
+    struct dsf_run r;
+
+    t->last = last;
+    t->stop = true;
+    open_run(&r, t, output, resume);
+    train(&r);
+    assert_int_equal(dsf_run_save(&r, &err), DSFLOW_OK);
+    assert_int_equal(r.saved, last);
+    dsf_run_end(&r, DSF_STOPPED, NULL);
+    dsf_run_close(&r);
+}
+
+static void a_validation_that_was_stopped_is_made_up_for(void **state)
+{
+    struct told t = { .step = 0 };
+    struct dsflow_err err = { .msg = "" };
+    struct dsf_run r;
+
+    stop_at(&t, "made-up", 4, false);
+    assert_int_equal(t.validations, 0);
+    stop_at(&t, "made-up", STEPS, true); /* nor is it now */
+    assert_int_equal(t.validations, 0);
+    t.stop = false;
+    open_run(&r, &t, "made-up", true);
+    train(&r);
+    dsf_run_end(&r, DSF_FINISHED, NULL);
+    dsf_run_close(&r);
+    assert_true(t.validated[STEPS] == whole.validated[STEPS]);
+    open_run(&r, &t, "made-up", true); /* it is there now */
+    train(&r);
+    dsf_run_close(&r);
+    assert_int_equal(t.validations, 1);
+
+    t = (struct told){ .step = 0 };
+    stop_at(&t, "between", 4, false);
+    t.stop = false;
+    t.last = STEPS;
+    open_run(&r, &t, "between", true);
+    assert_int_equal(dsf_run_step(&r, &err), DSFLOW_OK);
+    assert_int_equal(dsf_run_step(&r, &err), DSFLOW_OK);
+    dsf_run_close(&r);
+    assert_int_equal(t.validations, 2);
+    assert_true(t.validated[4] == whole.validated[4]);
+    for (int i = 1; i <= STEPS; i++)
+        assert_true(t.loss[i] == whole.loss[i]);
+}
+
 static void two_runs_do_not_share_a_folder(void **state)
 {
     struct told t = { .last = 0 };
@@ -251,6 +305,7 @@ int main(void)
         cmocka_unit_test(every_step_is_told),
         cmocka_unit_test(a_run_that_is_stopped_goes_on_with_the_same_losses),
         cmocka_unit_test(a_validation_that_is_stopped_says_nothing),
+        cmocka_unit_test(a_validation_that_was_stopped_is_made_up_for),
         cmocka_unit_test(two_runs_do_not_share_a_folder),
     };
 
