@@ -7,6 +7,7 @@
 #include "base/notice.h"
 #include "config/job_saved.h"
 #include "plugin/plugin.h"
+#include "tasks/components.h"
 #include "train/identity.h"
 #include "train/machine_keys.h"
 
@@ -228,6 +229,24 @@ static void compare(struct comparison *c)
         dsf_job_compare(c->r->job, c->s->job, compare_key, c);
 }
 
+/* "auto" is the steps of the job: with more of them it is another schedule. */
+static void say_schedule(const struct comparison *c)
+{
+    const struct dsf_job *was = c->r->job, *now = c->s->job;
+    const struct dsflow_lr_schedule *before =
+        dsflow_lr_schedule_find(was->schedule.kind);
+    const struct dsflow_lr_schedule *after =
+        dsflow_lr_schedule_find(now->schedule.kind);
+
+    if (before != NULL && before == after && after->ends &&
+        was->schedule.total < 0 && now->schedule.total < 0)
+        dsf_warn("schedule.total: \"auto\" is job.steps: the steps so far had "
+                 "the rates of a run of %lld steps; one that has "
+                 "schedule.total = %lld from its start, or is stopped by a "
+                 "signal, goes on bit for bit",
+                 (long long)was->main.steps, (long long)now->main.steps);
+}
+
 static void say(const struct comparison *c, const struct difference *d)
 {
     const char *effect = dsf_effect_str(d->effect);
@@ -246,6 +265,8 @@ static void say(const struct comparison *c, const struct difference *d)
     else
         dsf_warn("%s: %s in the run, now %s: %s", d->key, d->was, d->now,
                  effect);
+    if (strcmp(d->key, "job.steps") == 0)
+        say_schedule(c);
     if (d->counts && strcmp(d->key, "batch.sequence_groups") == 0 &&
         c->s->job->batch.sequence_groups < 0)
         dsf_warn("batch.sequence_groups: \"auto\" is mesh.sequence; a run that "

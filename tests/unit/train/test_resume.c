@@ -281,6 +281,37 @@ static void a_run_whose_job_is_gone_goes_on_too(void **state)
     end(&r, &s);
 }
 
+/* A schedule that ends with the run changes where there are more steps. */
+static void a_longer_run_has_other_rates(void **state)
+{
+    static const struct {
+        const char *keys, *said;
+    } cases[] = {
+        { "schedule.kind=constant", "" },
+        { "schedule.kind=warmup_cosine",
+          "schedule.total: \"auto\" is job.steps: the steps so far had the "
+          "rates of a run of 10 steps; one that has schedule.total = 60 from "
+          "its start, or is stopped by a signal, goes on bit for bit\n" },
+        { "schedule.kind=warmup_cosine schedule.total=60", "" },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char *keys = dsf_xasprintf("job.output=@/longer%zu schedule.warmup=0 "
+                                   "batch.micro=2 batch.groups=2 %s",
+                                   i, cases[i].keys);
+        char *now = dsf_xasprintf("%s job.steps=60", keys);
+        char *lines = dsf_xasprintf("job.steps: 10 in the run, now 60: the "
+                                    "checkpoint does not depend on it\n%s",
+                                    cases[i].said);
+
+        make_run(keys, STEP);
+        check(&plainly, now, "", lines);
+        free(lines);
+        free(now);
+        free(keys);
+    }
+}
+
 static void a_damaged_checkpoint_is_named(void **state)
 {
     static const struct dsf_resume good = { .asked = true, .good = true };
@@ -354,6 +385,7 @@ int main(void)
         cmocka_unit_test(the_text_goes_on_or_begins_anew),
         cmocka_unit_test(a_job_that_ended_earlier_is_refused),
         cmocka_unit_test(a_run_whose_job_is_gone_goes_on_too),
+        cmocka_unit_test(a_longer_run_has_other_rates),
         cmocka_unit_test(a_damaged_checkpoint_is_named),
         cmocka_unit_test(those_of_before_go_where_that_is_asked_for),
     };
