@@ -339,7 +339,7 @@ static int write_job(const struct dsf_job *job, struct dsflow_err *err)
     return status;
 }
 
-static int save(struct into *x, struct dsflow_err *err)
+static int write_checkpoint(struct into *x, struct dsflow_err *err)
 {
     struct dsf_session *s = x->s;
     struct dsf_ckpt_meta meta = { .step = x->step };
@@ -367,6 +367,22 @@ static int save(struct into *x, struct dsflow_err *err)
     dsf_ckpt_fields_fini(&numbers);
     dsf_identity_fini(&identity);
     free(dir);
+    return status;
+}
+
+/* While it is written no run has the folder. */
+static int save(struct into *x, struct dsflow_err *err)
+{
+    struct dsf_metrics metrics = { .fd = -1 };
+    int status = dsf_run_take_output(x->s->job, &metrics, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_session_text(x->s, err);
+    if (status == DSFLOW_OK)
+        status = write_checkpoint(x, err);
+    if (status == DSFLOW_OK)
+        status = write_job(x->s->job, err);
+    dsf_metrics_close(&metrics);
     return status;
 }
 
@@ -409,13 +425,7 @@ int dsf_into_write(struct dsf_session *s, struct dsf_source *from,
         find_place(&x);
         warn_frozen(from);
         warn_optimizer(&x);
-        status = dsf_run_make_output(s->job, err);
-        if (status == DSFLOW_OK)
-            status = dsf_session_text(s, err);
-        if (status == DSFLOW_OK)
-            status = save(&x, err);
-        if (status == DSFLOW_OK)
-            status = write_job(s->job, err);
+        status = save(&x, err);
         done->step = x.step;
         done->folder = dsf_xasprintf("%s/checkpoints/step-%" PRId64,
                                      s->job->main.output, x.step);

@@ -21,8 +21,9 @@ struct dsf_into_done {
 /* Write <output>/checkpoints/step-N, as a run of the session's job would have
  * saved it, and <output>/job.toml. The session is open up to its model, and is
  * planned here. A buffer of some MiB is all that is in memory of the tensors.
- * Errors: DSFLOW_EINVAL, also where the output has checkpoints already; those
- * of the source and of the disk. On any of them nothing is written. */
+ * Errors: DSFLOW_EINVAL, also where the output has checkpoints already, or a
+ * run that goes on; those of the source and of the disk. On any of them nothing
+ * is written. */
 int dsf_into_write(struct dsf_session *s, struct dsf_source *from,
                    const struct dsf_into_spec *spec, struct dsf_into_done *done,
                    struct dsflow_err *err);

@@ -111,15 +111,6 @@ static int find_machine(struct dsf_run *r, struct dsflow_err *err)
     return status;
 }
 
-static int open_metrics(struct dsf_run *r, struct dsflow_err *err)
-{
-    char *path = dsf_xasprintf("%s/metrics.jsonl", r->s.job->main.output);
-    int status = dsf_metrics_open(&r->metrics, path, err);
-
-    free(path);
-    return status;
-}
-
 /* The plan, and the graph of all ranks; a large one is for several processes to
  * have together. */
 static int build(struct dsf_run *r, struct dsflow_err *err)
@@ -146,9 +137,8 @@ int dsf_run_plan(struct dsf_run *r, struct dsflow_err *err)
         dsf_job_warn(r->s.job);
     if (status == DSFLOW_OK)
         status = check_reports(&r->s, err);
-    if (status == DSFLOW_OK)
-        status = dsf_run_make_output(r->s.job, err);
-    return status == DSFLOW_OK ? open_metrics(r, err) : status;
+    return status == DSFLOW_OK ? dsf_run_take_output(r->s.job, &r->metrics, err)
+                               : status;
 }
 
 int dsf_run_text(struct dsf_run *r, struct dsflow_err *err)

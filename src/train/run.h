@@ -123,7 +123,11 @@ void dsf_run_close(struct dsf_run *r);
 
 /* Can the folder of the output be made, or be written to? */
 int dsf_run_check_output(const struct dsf_job *job, struct dsflow_err *err);
-int dsf_run_make_output(const struct dsf_job *job, struct dsflow_err *err);
+
+/* Make it where it is not there, and open its metrics: DSFLOW_EINVAL when
+ * another run has them. */
+int dsf_run_take_output(const struct dsf_job *job, struct dsf_metrics *m,
+                        struct dsflow_err *err);
 
 /* job.toml and plan.json of the output folder. */
 int dsf_run_write_files(struct dsf_run *r, struct dsflow_err *err);

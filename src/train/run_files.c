@@ -55,7 +55,7 @@ int dsf_run_check_output(const struct dsf_job *job, struct dsflow_err *err)
                                    "%s: %s", job->main.output, strerror(why));
 }
 
-int dsf_run_make_output(const struct dsf_job *job, struct dsflow_err *err)
+static int make_output(const struct dsf_job *job, struct dsflow_err *err)
 {
     const char *output = job->main.output;
     char *path = dsf_xstrdup(output);
@@ -77,6 +77,18 @@ int dsf_run_make_output(const struct dsf_job *job, struct dsflow_err *err)
     if (status == DSFLOW_OK && access(output, W_OK | X_OK) < 0)
         status = dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
                               "%s: %s", output, strerror(errno));
+    free(path);
+    return status;
+}
+
+int dsf_run_take_output(const struct dsf_job *job, struct dsf_metrics *m,
+                        struct dsflow_err *err)
+{
+    char *path = dsf_xasprintf("%s/metrics.jsonl", job->main.output);
+    int status = make_output(job, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_metrics_open(m, path, err);
     free(path);
     return status;
 }

@@ -33,6 +33,17 @@ grep -q "dsflow run short.toml --resume goes on" log || fault "says: $(cat log)"
 "$dsflow" run short.toml --set job.output=b --set model.init=ds/gpt2_zero2 --resume > log 2>&1 || fault "--resume: $(cat log)"
 cmp a/checkpoints/step-5/states.safetensors b/checkpoints/step-5/states.safetensors || fault "another run"
 
+# The folder of a run that goes on is left alone.
+"$dsflow" run job.toml --set job.output=busy --steps 100000 > busy.log 2>&1 &
+pid=$!
+until_line '"loss"' busy/metrics.jsonl
+cp busy/job.toml before.toml
+"$dsflow" checkpoint import ds/gpt2_zero2 short.toml --set job.output=busy > log 2>&1
+[ $? -eq 2 ] && grep -q "^dsflow: busy/metrics.jsonl: another run is writing it$" log || fault "into a run: $(cat log)"
+cmp before.toml busy/job.toml && [ ! -d busy/checkpoints ] || fault "into a run: something was written"
+kill -KILL $pid
+wait $pid 2> /dev/null
+
 # Other ranks and stages of the same numbers are the same checkpoint.
 for from in gpt2_plain gpt2_zero1_bf16 gpt2_bf16_optimizer; do
     "$dsflow" -q checkpoint import ds/$from short.toml --set job.output=$from > log 2>&1 || fault "$from: $(cat log)"

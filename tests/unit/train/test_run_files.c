@@ -31,6 +31,7 @@ static void a_folder_that_cannot_be_is_refused(void **state)
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct dsflow_err err = { .msg = "" };
+        struct dsf_metrics first, second;
         struct dsf_session s;
         int status;
 
@@ -41,10 +42,15 @@ static void a_folder_that_cannot_be_is_refused(void **state)
                          err.msg[0] == '\0' ? DSFLOW_OK : DSFLOW_EINVAL);
         if (status == DSFLOW_OK) {
             assert_false(is_there(cases[i].output)); /* nothing is made yet */
-            status = dsf_run_make_output(s.job, &err);
+            status = dsf_run_take_output(s.job, &first, &err);
             must(status, &err);
             assert_true(is_there(cases[i].output));
-            must(dsf_run_make_output(s.job, &err), &err); /* once it is there */
+            assert_int_equal(dsf_run_take_output(s.job, &second, &err),
+                             DSFLOW_EINVAL); /* one at a time */
+            dsf_metrics_close(&second);
+            dsf_metrics_close(&first);
+            must(dsf_run_take_output(s.job, &first, &err), &err);
+            dsf_metrics_close(&first);
             must(dsf_run_check_output(s.job, &err), &err);
         }
         dsf_session_close(&s);
@@ -60,7 +66,7 @@ static void open_run(struct dsf_run *r, const char *keys)
     dsf_machine_model_init(&r->machine);
     r->has_machine = true;
     open_small(&r->s, TO_PLAN, keys);
-    must(dsf_run_make_output(r->s.job, &err), &err);
+    must(dsf_run_take_output(r->s.job, &r->metrics, &err), &err);
     must(dsf_run_predict(r, &err), &err);
 }
 
@@ -118,7 +124,8 @@ static void a_file_that_cannot_be_written_is_named(void **state)
     assert_int_equal(dsf_run_write_files(&r, &err), DSFLOW_EIO);
     check_message(&err, "/blocked/plan.json: Is a directory");
     assert_true(is_there("@/blocked/job.toml"));
-    assert_int_equal(count_entries("@/blocked"), 2); /* nothing half done */
+    /* Beside the metrics: nothing is half done. */
+    assert_int_equal(count_entries("@/blocked"), 3);
     dsf_run_close(&r);
 }
 
