@@ -214,6 +214,8 @@ int dsflow_run_step(struct dsflow_run *x, const struct dsflow_step **step,
     status = dsf_run_step(&x->run, err);
     if (status == DSFLOW_OK && x->run.done == x->run.s.job->main.steps)
         dsf_run_finish(&x->run);
+    if (status < 0)
+        status = dsf_run_failed(&x->run, status, err);
     return keep(x, status, err);
 }
 

@@ -176,20 +176,6 @@ static void find_held(struct dsf_run *r)
     r->looking = r->looked - now;
 }
 
-/* Adds to a message what there is to go on from. */
-static int fail_with_checkpoint(const struct dsf_run *r, int status,
-                                struct dsflow_err *err)
-{
-    struct dsflow_err why = *err;
-
-    if (r->saved < 0)
-        return dsflow_fail(err, status, "%s; there is no checkpoint yet",
-                           why.msg);
-    return dsflow_fail(err, status,
-                       "%s; the last checkpoint is of step %lld, in %s",
-                       why.msg, (long long)r->saved, r->s.job->main.output);
-}
-
 static bool is_finite(const struct dsf_step *step)
 {
     return isfinite(step->loss) && isfinite(step->grad_norm);
@@ -222,18 +208,33 @@ static int fail_nonfinite(struct dsf_run *r, const struct dsf_step *step,
     if (status == DSFLOW_OK)
         snprintf(text, sizeof(text), "%s; ", dsf_norms_text(&norms).s);
     describe_nonfinite(step, what, sizeof(what));
-    dsflow_fail(err, DSFLOW_EFAIL,
-                "step %lld: %s: %sa lower optimizer.lr or a longer "
-                "schedule.warmup may help",
-                (long long)step->step, what, text);
-    return fail_with_checkpoint(r, DSFLOW_EFAIL, err);
+    return dsflow_fail(err, DSFLOW_EFAIL,
+                       "step %lld: %s: %sa lower optimizer.lr or a longer "
+                       "schedule.warmup may help",
+                       (long long)step->step, what, text);
+}
+
+/* Adds to a message what there is to go on from. */
+static int fail_with_checkpoint(const struct dsf_run *r, int status,
+                                struct dsflow_err *err)
+{
+    struct dsflow_err why = *err;
+
+    if (r->saved < 0)
+        return dsflow_fail(err, status, "%s; there is no checkpoint yet",
+                           why.msg);
+    return dsflow_fail(err, status,
+                       "%s; the last checkpoint is of step %lld, in %s",
+                       why.msg, (long long)r->saved, r->s.job->main.output);
 }
 
 int dsf_run_failed(const struct dsf_run *r, int status, struct dsflow_err *err)
 {
-    if (r->s.exec == NULL || dsflow_exec_failed(r->s.exec, err) == DSFLOW_OK)
+    if (r->s.exec != NULL && dsflow_exec_failed(r->s.exec, err) < 0)
+        status = err->status;
+    else if (!r->begun)
         return status;
-    return fail_with_checkpoint(r, err->status, err);
+    return fail_with_checkpoint(r, status, err);
 }
 
 static int64_t peak_memory(void)
@@ -328,14 +329,12 @@ static int take_report(struct dsf_run *r, struct dsflow_err *err)
     struct dsf_report report = dsf_feed_next(&r->feed);
     int status = dsflow_exec_failed(r->s.exec, err);
 
-    if (status == DSFLOW_OK && dsf_corpus_failed(r->s.corpus)) {
-        dsflow_fail(err, DSFLOW_EFAIL,
-                    "step %lld: the batches that it asks for, or those of the "
-                    "one after it, cannot be had, or have tokens beyond their "
-                    "vocabulary",
-                    (long long)r->done + 1);
-        return fail_with_checkpoint(r, DSFLOW_EFAIL, err);
-    }
+    if (status == DSFLOW_OK && dsf_corpus_failed(r->s.corpus))
+        return dsflow_fail(err, DSFLOW_EFAIL,
+                           "step %lld: the batches that it asks for, or those "
+                           "of the one after it, cannot be had, or have tokens "
+                           "beyond their vocabulary",
+                           (long long)r->done + 1);
     return status < 0 ? status : take_step(r, &report, err);
 }
 

@@ -111,7 +111,8 @@ int dsf_run_save(struct dsf_run *r, struct dsflow_err *err);
  * run has? DSFLOW_EFIT, with the bytes. */
 int dsf_run_check_copies(const struct dsf_run *r, struct dsflow_err *err);
 
-/* Where the executor has failed: says so, with what there is to go on from. */
+/* Of a run that has failed: adds to the message what there is to go on from;
+ * where the executor has failed, that is the reason. */
 int dsf_run_failed(const struct dsf_run *r, int status, struct dsflow_err *err);
 
 /* The last line of the metrics; `why` (of a failure) may be NULL. Nothing where

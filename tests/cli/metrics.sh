@@ -71,6 +71,14 @@ run full --set checkpoint.at_end=false
 (ulimit -f 64 && "$dsflow" run job.toml --set job.output=full --set job.steps=4000 \
     --set checkpoint.at_end=false) > log 2>&1
 [ $? -eq 1 ] || { fault "no room: status $?"; cat log; }
-grep -q "cannot be written" log || { fault "no room, and not said"; cat log; }
+grep -q "^dsflow: full/metrics.jsonl: cannot be written: .*; there is no checkpoint yet$" log ||
+    { fault "no room, and not said"; cat log; }
 whole full/metrics.jsonl full
+
+# With what there is to go on from.
+run full --overwrite --set job.steps=1 --set schedule.warmup=0
+(ulimit -f 64 && "$dsflow" run job.toml --set job.output=full --resume --set job.steps=4000 \
+    --set schedule.warmup=0 --set checkpoint.at_end=false) > log 2>&1
+[ $? -eq 1 ] && grep -q "^dsflow: full/metrics.jsonl: cannot be written: .*; the last checkpoint is of step 1, in full$" log ||
+    fault "no room, and a checkpoint: $(cat log)"
 finish
