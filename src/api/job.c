@@ -101,10 +101,13 @@ int dsflow_job_write(const struct dsflow_job *job, const char *path,
 
     if (status == DSFLOW_OK && dsf_aside_open(&file, path) < 0)
         status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
-    else if (status == DSFLOW_OK &&
-             dsf_aside_close(&file,
-                             dsf_job_write(&read, file.out) == DSFLOW_OK) < 0)
+    if (status < 0)
+        goto out_fini;
+    dsf_job_write(&read, file.out);
+    if (dsf_aside_close(&file, true) < 0)
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+
+out_fini:
     dsf_job_fini(&read);
     return status;
 }

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -54,41 +55,64 @@ static void forget(struct dsf_aside *a)
     errno = why;
 }
 
+/* The stream writes here, so that the reason of a write that failed is known
+ * when the file is closed. */
+static ssize_t put(void *cookie, const char *text, size_t n)
+{
+    struct dsf_aside *a = cookie;
+    size_t at = 0;
+
+    while (at < n) {
+        ssize_t some = write(a->fd, text + at, n - at);
+
+        if (some < 0 && errno == EINTR)
+            continue;
+        if (some < 0) {
+            a->why = a->why != 0 ? a->why : errno;
+            break;
+        }
+        at += (size_t)some;
+    }
+    return (ssize_t)at;
+}
+
 int dsf_aside_open(struct dsf_aside *a, const char *path)
 {
+    const cookie_io_functions_t functions = { .write = put };
+
+    a->why = 0;
     a->path = dsf_xstrdup(path);
     /* Two processes that write the same file write each its own. */
     a->beside = dsf_xasprintf("%s.%ld.tmp", path, (long)getpid());
     a->slot = take_slot(a->beside);
-    a->out = fopen(a->beside, "we");
+    a->fd = open(a->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    a->out = a->fd < 0 ? NULL : fopencookie(a, "w", functions);
     if (a->out != NULL)
         return 0;
+    if (a->fd >= 0)
+        close(a->fd);
     forget(a);
     return -1;
 }
 
 int dsf_aside_close(struct dsf_aside *a, bool whole)
 {
-    bool failed = ferror(a->out) != 0;
-    int rc = whole ? 0 : -1, why = EIO; /* of a write before, it is not known */
+    int before = errno; /* why it is not whole */
+    bool failed;
 
-    if (whole && (failed || fflush(a->out) != 0 || fsync(fileno(a->out)) < 0)) {
-        rc = -1;
-        why = failed ? why : errno;
-    }
-    if (fclose(a->out) != 0 && rc == 0) {
-        rc = -1;
-        why = errno;
-    }
-    if (rc == 0 && rename(a->beside, a->path) < 0) {
-        rc = -1;
-        why = errno;
-    }
-    if (rc < 0)
+    fclose(a->out); /* writes what is left of it */
+    if (whole && a->why == 0 && fsync(a->fd) < 0)
+        a->why = errno;
+    if (close(a->fd) < 0 && a->why == 0)
+        a->why = errno;
+    if (whole && a->why == 0 && rename(a->beside, a->path) < 0)
+        a->why = errno;
+    failed = whole && a->why != 0;
+    if (failed || !whole)
         unlink(a->beside);
     forget(a);
-    errno = why;
-    return whole ? rc : 0;
+    errno = failed ? a->why : before;
+    return failed ? -1 : 0;
 }
 
 void dsf_aside_drop_all(void)

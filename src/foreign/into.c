@@ -331,8 +331,8 @@ static int write_job(const struct dsf_job *job, struct dsflow_err *err)
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
     } else {
         fprintf(file.out, "# The job that a checkpoint was imported for.\n");
-        status = dsf_job_write(job, file.out);
-        if (dsf_aside_close(&file, status == DSFLOW_OK) < 0)
+        dsf_job_write(job, file.out);
+        if (dsf_aside_close(&file, true) < 0)
             status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
     }
     free(path);

@@ -144,11 +144,10 @@ int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
     fprintf(file.out, "# Measured by dsflow bench, or by the first dsflow plan "
                       "or run.\n");
-    status = dsf_machine_model_write(m, file.out);
-    if (dsf_aside_close(&file, status == DSFLOW_OK) < 0)
-        status = DSFLOW_EIO;
-    return status < 0 ? dsflow_fail(err, DSFLOW_EIO, "%s: %m", path)
-                      : DSFLOW_OK;
+    dsf_machine_model_write(m, file.out);
+    return dsf_aside_close(&file, true) < 0
+               ? dsflow_fail(err, DSFLOW_EIO, "%s: %m", path)
+               : DSFLOW_OK;
 }
 
 /* Does the file describe `what`, which has this name? Then it is read. What it

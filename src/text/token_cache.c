@@ -119,7 +119,6 @@ static int write_file(const char *path, uint64_t key,
     size_t bytes = (store->train + store->validation) * store->width;
     struct dsf_aside file;
     bool whole;
-    int why;
     struct header h = {
         .magic = MAGIC,
         .version = VERSION,
@@ -138,11 +137,7 @@ static int write_file(const char *path, uint64_t key,
     setvbuf(file.out, NULL, _IONBF, 0);
     whole = fwrite(&h, sizeof(h), 1, file.out) == 1 &&
             fwrite(store->tokens, 1, bytes, file.out) == bytes;
-    why = errno;
-    if (dsf_aside_close(&file, whole) < 0)
-        return -1;
-    errno = why;
-    return whole ? 0 : -1;
+    return dsf_aside_close(&file, whole) == 0 && whole ? 0 : -1;
 }
 
 void dsf_token_cache_write(const char *dir, uint64_t key,

@@ -5,8 +5,10 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,16 +72,37 @@ static void the_old_one_stays_until_then(void **state)
 
 static void a_write_that_fails_leaves_the_old_one(void **state)
 {
+    struct rlimit all, none;
     struct dsf_aside a;
 
     write_whole("old");
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &all);
+    none = (struct rlimit){ 0, all.rlim_max };
+    for (int flushes = 0; flushes < 2; flushes++) {
+        assert_int_equal(dsf_aside_open(&a, path), 0);
+        setrlimit(RLIMIT_FSIZE, &none);
+        fputs("new", a.out);
+        if (flushes)
+            assert_int_not_equal(fflush(a.out), 0);
+        errno = 0; /* it is long ago */
+        assert_int_equal(dsf_aside_close(&a, true), -1);
+        assert_int_equal(errno, EFBIG);
+        setrlimit(RLIMIT_FSIZE, &all);
+        assert_string_equal(contents(), "old");
+        assert_int_equal(count_files(), 1);
+    }
+}
+
+/* Who says that it is not whole knows why. */
+static void the_reason_of_another_stays(void **state)
+{
+    struct dsf_aside a;
+
     assert_int_equal(dsf_aside_open(&a, path), 0);
-    /* Nobody can write to what is open for reading. */
-    a.out = freopen("/dev/null", "r", a.out);
-    fputs("new", a.out);
-    assert_int_equal(dsf_aside_close(&a, true), -1);
-    assert_string_equal(contents(), "old");
-    assert_int_equal(count_files(), 1);
+    errno = ENOSPC;
+    assert_int_equal(dsf_aside_close(&a, false), 0);
+    assert_int_equal(errno, ENOSPC);
 }
 
 static void a_folder_that_is_not_there_is_an_error(void **state)
@@ -138,6 +161,7 @@ int main(void)
         cmocka_unit_test(a_whole_file_takes_the_place_of_the_old_one),
         cmocka_unit_test(the_old_one_stays_until_then),
         cmocka_unit_test(a_write_that_fails_leaves_the_old_one),
+        cmocka_unit_test(the_reason_of_another_stays),
         cmocka_unit_test(a_folder_that_is_not_there_is_an_error),
         cmocka_unit_test(a_process_that_ends_removes_what_is_not_whole),
     };
