@@ -125,6 +125,8 @@ int dsf_trace_append_lap(struct dsf_trace_file *file, unsigned step,
 /* NULL is fine. `whole`: the timeline ends here because it was to. */
 int dsf_trace_close(struct dsf_trace_file *file, bool whole,
                     struct dsflow_err *err);
+/* Close it, and remove what there is of it; NULL is fine. */
+void dsf_trace_drop(struct dsf_trace_file *file);
 
 /* The first step in the timeline is step 0, whatever it was in the file, and
  * facts.first its number. The ops of the graph have the names, ports and `comm`

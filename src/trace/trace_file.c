@@ -8,6 +8,8 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct dsf_trace_file {
     FILE *out;
@@ -241,6 +243,18 @@ static int check_out(struct dsf_trace_file *file, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+void dsf_trace_drop(struct dsf_trace_file *file)
+{
+    struct stat st;
+
+    if (file == NULL)
+        return;
+    /* It may be a device. */
+    if (fstat(fileno(file->out), &st) == 0 && S_ISREG(st.st_mode))
+        unlink(file->path);
+    dsf_trace_close(file, false, NULL);
+}
+
 int dsf_trace_create(const char *path, const struct dsf_trace *trace,
                      struct dsf_trace_file **out, struct dsflow_err *err)
 {
@@ -264,7 +278,7 @@ int dsf_trace_create(const char *path, const struct dsf_trace *trace,
     free(rings.v);
     status = check_out(file, err);
     if (status < 0) {
-        dsf_trace_close(file, false, NULL);
+        dsf_trace_drop(file);
         return status;
     }
     *out = file;

@@ -131,8 +131,10 @@ int dsf_record_simulation(const struct dsf_session *s,
     dsf_laps_init(&trace.laps, &trace);
     for (unsigned k = 0; k < trace.laps.n && status == DSFLOW_OK; k++)
         status = dsf_trace_append_lap(file, k, &trace.laps.v[k], err);
-    if (dsf_trace_close(file, status == DSFLOW_OK, err) < 0)
-        status = DSFLOW_EIO;
+    if (status == DSFLOW_OK)
+        status = dsf_trace_close(file, true, err);
+    else
+        dsf_trace_drop(file);
     dsf_trace_fini(&trace);
     dsf_prediction_fini(&prediction);
     return status;
