@@ -2,6 +2,7 @@
 #include "train/metrics.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "sim/traffic_report.h"
 #include "tasks/tasks.h"
 
@@ -85,26 +86,37 @@ static bool is_end(const json_t *root)
     return json_object_get(root, "ended") != NULL;
 }
 
-/* The position after the last whole line of a step up to `done`. */
+/* The position after the last whole line of a step up to `done`. Lines before
+ * it that are damaged stay, and are named. */
 static off_t find_end(struct dsf_metrics *m, FILE *f, int64_t done)
 {
     char *line = NULL;
-    size_t cap = 0;
-    off_t end = 0;
+    size_t cap = 0, number = 0, damaged = 0;
+    off_t at = 0, end = 0;
     ssize_t n;
 
-    while ((n = getline(&line, &cap, f)) > 0) {
-        json_t *root = json_loads(line, 0, NULL);
+    while ((n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
+        json_t *root = json_loadb(line, (size_t)n, 0, NULL);
         json_int_t step = json_integer_value(json_object_get(root, "step"));
-        bool keep = root != NULL && line[n - 1] == '\n' && step <= done &&
-                    !is_end(root);
+        bool past = root != NULL && (step > done || is_end(root));
 
-        if (keep && json_object_get(root, "validation_loss") != NULL)
-            m->validated = step;
+        number++;
+        at += n;
+        if (root == NULL && damaged == 0)
+            damaged = number;
+        if (root != NULL && !past) {
+            end = at;
+            if (json_object_get(root, "validation_loss") != NULL)
+                m->validated = step;
+            if (damaged > 0)
+                dsf_warn("%s:%zu: a damaged line: expected JSON; the lines "
+                         "after it stay",
+                         m->path, damaged);
+            damaged = 0;
+        }
         json_decref(root);
-        if (!keep)
+        if (past)
             break;
-        end += n;
     }
     free(line);
     return end;

@@ -77,7 +77,8 @@ void dsf_metrics_close(struct dsf_metrics *m);
 bool dsf_metrics_is_empty(const struct dsf_metrics *m);
 
 /* Cut off the lines of steps past `done`, how the run ended before, and a line
- * that a crash of the machine left incomplete. */
+ * that a crash of the machine left incomplete. A damaged line before them
+ * stays, with a warning. */
 int dsf_metrics_begin(struct dsf_metrics *m, int64_t done,
                       struct dsflow_err *err);
 

@@ -1,6 +1,7 @@
 /* test_metrics.c - what a run writes of its steps is whole, whatever ends it. */
 #include "train/metrics.h"
 
+#include "base/log.h"
 #include "lib/step.h"
 #include "lib/test.h"
 
@@ -178,6 +179,60 @@ static void a_run_that_is_killed_leaves_whole_lines(void **state)
     free(text);
 }
 
+static char said[300];
+
+static void take(void *user, enum dsflow_log_level level, const char *line)
+{
+    snprintf(said + strlen(said), sizeof(said) - strlen(said), "%s\n", line);
+}
+
+/* What is left of four steps and a validation, of which line 2 is damaged, for
+ * a run that goes on after step `done`; in lines. */
+static unsigned begin_after(int64_t done, struct dsf_metrics *m)
+{
+    struct dsflow_err err = { .msg = "" };
+    struct dsf_validation v = { 3, 1, 1, 1 };
+    unsigned lines = 0;
+    int c;
+    FILE *f;
+
+    unlink(in_folder("damaged.jsonl"));
+    assert_int_equal(dsf_metrics_open(m, in_folder("damaged.jsonl"), &err),
+                     DSFLOW_OK);
+    for (int i = 1; i <= 4; i++) {
+        struct dsf_step s = step_of(i, 1);
+
+        if (i == 2)
+            assert_int_equal(write(m->fd, "\"\0damaged\n", 10), 10);
+        else
+            assert_int_equal(dsf_metrics_step(m, &s, &err), DSFLOW_OK);
+        if (i == 3)
+            assert_int_equal(dsf_metrics_validation(m, &v, &err), DSFLOW_OK);
+    }
+    assert_int_equal(dsf_metrics_begin(m, done, &err), DSFLOW_OK);
+    f = fopen(in_folder("damaged.jsonl"), "r");
+    while ((c = getc(f)) != EOF)
+        lines += c == '\n';
+    fclose(f);
+    dsf_metrics_close(m);
+    return lines;
+}
+
+static void lines_after_a_damaged_one_stay(void **state)
+{
+    struct dsf_metrics m;
+
+    dsflow_log_sink_set(take, NULL);
+    assert_int_equal(begin_after(4, &m), 5);
+    assert_non_null(strstr(said, "/damaged.jsonl:2: a damaged line: expected "
+                                 "JSON; the lines after it stay\n"));
+    assert_int_equal(begin_after(3, &m), 4);
+    said[0] = '\0';
+    assert_int_equal(begin_after(1, &m), 1); /* nothing to keep behind it */
+    assert_string_equal(said, "");
+    dsflow_log_sink_set(NULL, NULL);
+}
+
 static int make_folder(void **state)
 {
     return mkdtemp(folder) == NULL ? -1 : 0;
@@ -187,6 +242,7 @@ static int remove_folder(void **state)
 {
     unlink(in_folder("metrics.jsonl"));
     unlink(in_folder("scaled.jsonl"));
+    unlink(in_folder("damaged.jsonl"));
     return rmdir(folder);
 }
 
@@ -197,6 +253,7 @@ int main(void)
         cmocka_unit_test(overflows_are_counted_where_losses_are_scaled),
         cmocka_unit_test(one_run_at_a_time_has_the_file),
         cmocka_unit_test(a_run_that_is_killed_leaves_whole_lines),
+        cmocka_unit_test(lines_after_a_damaged_one_stay),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
