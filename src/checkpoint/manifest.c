@@ -122,10 +122,15 @@ static int read_manifest(const char *path, json_t **root,
              json_integer_value(json_object_get(r, "version")) > VERSION)
         status = dsflow_fail(err, DSFLOW_EFAIL, "%s: version: expected 1 to %d",
                              file, VERSION);
-    else if (job == NULL || !json_is_integer(json_object_get(r, "step")) ||
-             !json_is_object(json_object_get(r, "files")))
+    else if (job == NULL || !json_is_object(json_object_get(r, "files")))
         status = dsflow_fail(err, DSFLOW_EFAIL,
                              "%s: damaged: expected job, step and files", file);
+    else if (!json_is_integer(json_object_get(r, "step")) ||
+             json_integer_value(json_object_get(r, "step")) < 0)
+        status = dsflow_fail(err, DSFLOW_EFAIL,
+                             "%s: damaged: step: expected a whole number, at "
+                             "least 0",
+                             file);
     free(file);
     if (status < 0) {
         json_decref(r);

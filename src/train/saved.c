@@ -407,6 +407,30 @@ static int read_number(const struct dsflow_kept *kept,
     return status;
 }
 
+/* Counts, of which the steps that follow are made. */
+static int check_counts(struct dsf_session *s, const char *folder,
+                        struct dsflow_err *err)
+{
+    const int64_t *cursor =
+        dsf_contents_map(&s->contents, 0, DSF_KEPT_CURSOR, DSFLOW_R);
+    const struct dsflow_control *control =
+        dsf_contents_map(&s->contents, 0, DSF_KEPT_CONTROL, DSFLOW_R);
+    const struct {
+        const char *name;
+        int64_t n;
+    } counts[] = { { "cursor.step", cursor[0] },
+                   { "control.step", control->updates },
+                   { "control.skipped", control->skipped } };
+
+    for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
+        if (counts[i].n < 0)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "%s/manifest.json: numbers: %s: %lld: expected "
+                               "at least 0",
+                               folder, counts[i].name, (long long)counts[i].n);
+    return DSFLOW_OK;
+}
+
 static int read_numbers(struct dsf_session *s, const char *folder,
                         struct dsflow_err *err)
 {
@@ -430,7 +454,7 @@ static int read_numbers(struct dsf_session *s, const char *folder,
                 dsf_contents_map(&s->contents, 0, k, DSFLOW_RW), folder, err);
     }
     dsf_ckpt_fields_fini(&numbers);
-    return status;
+    return status == DSFLOW_OK ? check_counts(s, folder, err) : status;
 }
 
 /* Arrays that the checkpoint has not, or of other ranks, begin as zeroes: all

@@ -254,6 +254,29 @@ static void a_manifest_that_is_no_json_is_named(void **state)
     assert_non_null(strstr(err.msg, "step-1/manifest.json:1: damaged"));
 }
 
+static void a_step_that_cannot_be_is_named(void **state)
+{
+    static const char *const steps[] = { "-1", "1.5", "\"1\"", "null" };
+    char *path = dsf_xasprintf("%s/step-1/manifest.json", dir);
+    struct dsflow_err err;
+
+    for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+        FILE *f;
+
+        save(1, 0, &err);
+        f = fopen(path, "w");
+        fprintf(f,
+                "{\"version\": 2, \"job\": \"j\", \"step\": %s, "
+                "\"files\": {}}",
+                steps[i]);
+        fclose(f);
+        assert_int_equal(latest(0, &err), -1);
+        assert_non_null(strstr(err.msg, "step-1/manifest.json: damaged: step: "
+                                        "expected a whole number, at least 0"));
+    }
+    free(path);
+}
+
 static void a_full_disk_loses_nothing(void **state)
 {
     struct rlimit limit, less;
@@ -513,6 +536,7 @@ int main(void)
         TEST(only_the_newest_are_kept),
         TEST(a_damaged_one_is_named_and_the_one_before_offered),
         TEST(a_manifest_that_is_no_json_is_named),
+        TEST(a_step_that_cannot_be_is_named),
         TEST(a_full_disk_loses_nothing),
         TEST(what_a_dead_run_left_is_removed),
         TEST(dying_before_the_first_latest_loses_nothing),

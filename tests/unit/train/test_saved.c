@@ -176,6 +176,21 @@ static void a_number_that_is_none_is_named(void **state)
     dsf_session_close(&s);
 }
 
+static void a_count_below_zero_is_named(void **state)
+{
+    struct dsf_session s;
+    struct dsflow_err err;
+    char *then = dsf_xasprintf("\"control.skipped\": \"%lld\"",
+                               (long long)control_of_then.skipped);
+
+    assert_int_equal(load_edited(then, "\"control.skipped\": \"-1\"", &s, &err),
+                     DSFLOW_EINVAL);
+    check_message(&err, "/edited2/checkpoints/step-7/manifest.json: numbers: "
+                        "control.skipped: -1: expected at least 0");
+    dsf_session_close(&s);
+    free(then);
+}
+
 /* As where it was written before there was such a number. */
 static void a_number_that_is_not_there_is_zero(void **state)
 {
@@ -258,6 +273,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_has_all_that_a_step_changes),
         cmocka_unit_test(a_checkpoint_has_zeroes_for_what_is_not_kept),
         cmocka_unit_test(a_number_that_is_none_is_named),
+        cmocka_unit_test(a_count_below_zero_is_named),
         cmocka_unit_test(a_number_that_is_not_there_is_zero),
         cmocka_unit_test(states_of_another_optimizer_are_refused),
         cmocka_unit_test(old_checkpoints_go),
