@@ -154,6 +154,7 @@ int dsf_room_check(const struct dsf_job *job, const struct dsf_room_use *use,
                             dsf_size_text(room->file).s);
     if (use->saves > 0 && bytes_needed(use, job->checkpoint.keep, one) > free)
         return refuse(job, use, one, free, err);
-    say_all_are_kept(job, use, one, free);
+    if (!use->early)
+        say_all_are_kept(job, use, one, free);
     return DSFLOW_OK;
 }

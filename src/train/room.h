@@ -24,6 +24,7 @@ struct dsf_room_use {
     double there_bytes; /* … which have so many bytes together */
     double removed;     /* bytes that are removed before the first save */
     double others;      /* bytes that the run takes there for other things */
+    bool early; /* more is known later, when it is asked again: only refuse */
 };
 
 /* How many checkpoints the job still saves after step `done`. */

@@ -243,6 +243,7 @@ int dsf_session_check_room(struct dsf_session *s, int64_t done, bool fresh,
         .there_bytes = fresh ? 0 : there.bytes,
         .removed = there.unfinished + (fresh ? there.bytes : 0),
         .others = offloaded_beside(s, s->job->main.output),
+        .early = s->corpus == NULL,
     };
     struct dsf_room room;
     struct contents c;

@@ -29,6 +29,10 @@ refused "ulimit -f"
 grep -q "small: a checkpoint has a file of .* KiB and files may have .* KiB here: raise the limit (ulimit -f)" log ||
     fault "ulimit -f: $(cat log)"
 
+# That all are kept is said once.
+run kept --set checkpoint.keep=0 --set 'checkpoint.every="30min"'
+[ "$(grep -c "checkpoint.keep = 0 keeps every checkpoint" log)" -eq 1 ] || fault "keep = 0: $(cat log)"
+
 # A file system with room for half a checkpoint, where one can be made.
 cat > mounted.sh <<'EOF'
 mount -t tmpfs -o size=$1 none small 2> /dev/null || exit 77
@@ -54,6 +58,9 @@ if unshare -rm sh mounted.sh 1m true 2> /dev/null; then
         fault "two checkpoints of three: $(cat log)"
     on $((5 * bytes)) --set checkpoint.every=1 ||
         fault "room for five checkpoints: $(cat log)"
+    on $((5 * bytes)) --set checkpoint.every=1 --set checkpoint.keep=0
+    [ "$(grep -c "checkpoint.keep = 0 keeps all 10 checkpoints" log)" -eq 1 ] ||
+        fault "room for half of them: $(cat log)"
 else
     echo "no file system can be mounted here"
 fi
