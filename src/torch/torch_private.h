@@ -10,8 +10,7 @@ struct dsf_torch_entry {
     const char *name;
     int64_t at, bytes;
     uint32_t crc;
-    _Atomic bool
-        unchecked; /* its bytes were not compared with their CRC-32 yet */
+    _Atomic bool unchecked; /* whether they have that CRC-32 */
 };
 
 /* What can change: of a LIST, TUPLE, SET, DICT, TENSOR or OBJECT. */
