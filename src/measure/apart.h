@@ -1,5 +1,5 @@
-/* apart.h - measure in a process of its own: StarPU ends the process where its
- * folder cannot be made, and a plan must not depend on that. */
+/* apart.h - measure in a process of its own: where an assertion of StarPU's
+ * fails it ends the process, and a plan must not depend on that. */
 #ifndef DSF_MEASURE_APART_H
 #define DSF_MEASURE_APART_H
 

@@ -5,15 +5,17 @@
 #include "base/alloc.h"
 #include "measure/apart.h"
 
+#include "lib/folder.h"
 #include "lib/test.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* As where StarPU can make no folder: it ends the process. The linker puts this
- * function in front of StarPU's. */
+/* As where an assertion of StarPU's fails: it ends the process. The linker puts
+ * this function in front of StarPU's. */
 static bool starpu_ends;
 struct starpu_conf;
 int __real_starpu_init(struct starpu_conf *conf);
@@ -109,6 +111,16 @@ static void every_kind_of_task_of_a_step_has_samples(void **state)
     dsf_machine_model_fini(&m);
 }
 
+/* Processes that end so leave StarPU's files. */
+static int make_temporary(void **state)
+{
+    char path[PATH_MAX];
+
+    return make_folder(state) < 0 || realpath(folder, path) == NULL
+               ? -1
+               : setenv("TMPDIR", path, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,5 +128,5 @@ int main(void)
         cmocka_unit_test(every_kind_of_task_of_a_step_has_samples),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_temporary, remove_folder);
 }
