@@ -5,6 +5,7 @@
 #include "config/job_saved.h"
 #include "train/traced.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,9 +42,7 @@ int64_t dsf_flag_ranks(const struct dsf_cli_args *args)
                : dsf_job_read(file, sets, nsets, NULL, &job, NULL);
 
     if (status == DSFLOW_OK) {
-        ranks = 1;
-        for (unsigned i = 0; dsflow_axis_at(i) != NULL; i++)
-            ranks *= job.mesh.size[i];
+        ranks = (int64_t)fmin(dsf_job_ranks(&job), INT32_MAX);
         dsf_job_fini(&job);
     }
     free(file);

@@ -24,6 +24,15 @@ find_place(const struct dsf_job *job, const char *table, const char *key)
     return NULL;
 }
 
+double dsf_job_ranks(const struct dsf_job *job)
+{
+    double ranks = 1;
+
+    for (unsigned i = 0; dsflow_axis_at(i) != NULL; i++)
+        ranks *= (double)job->mesh.size[i];
+    return ranks;
+}
+
 bool dsf_job_has(const struct dsf_job *job, const char *table, const char *key)
 {
     return find_place(job, table, key) != NULL;

@@ -309,6 +309,9 @@ int dsf_job_write(const struct dsf_job *job, FILE *out);
 bool dsf_job_has(const struct dsf_job *job, const char *table,
                  const char *key);
 
+/* Ranks of its mesh; whoever plans refuses too many. */
+double dsf_job_ranks(const struct dsf_job *job);
+
 /* The keys that two jobs have other values of, defaults included. Values are as
  * one writes them. */
 void dsf_job_compare(const struct dsf_job *a, const struct dsf_job *b,

@@ -177,12 +177,9 @@ static int fail_ranks(const struct dsf_job *job, double ranks, const char *most,
 static int set_mesh(struct dsflow_plan *plan, struct dsflow_err *err)
 {
     const struct dsf_machine *m = plan->machine;
-    const int64_t *size = plan->job->mesh.size;
-    double ranks = 1;
+    const double ranks = dsf_job_ranks(plan->job);
     char most[128];
 
-    for (unsigned i = 0; dsflow_axis_at(i) != NULL; i++)
-        ranks *= (double)size[i];
     snprintf(most, sizeof(most), "%d", INT16_MAX);
     if (ranks > INT16_MAX)
         return fail_ranks(plan->job, ranks, most, err);
@@ -190,7 +187,7 @@ static int set_mesh(struct dsflow_plan *plan, struct dsflow_err *err)
              m->devices == 1 ? "" : "s", m->cpu);
     if (m->devices > 0 && ranks > m->devices)
         return fail_ranks(plan->job, ranks, most, err);
-    dsf_mesh_init(&plan->mesh, size);
+    dsf_mesh_init(&plan->mesh, plan->job->mesh.size);
     plan->nranks = dsf_mesh_ranks(&plan->mesh);
     plan->nreplicas = plan->mesh.size[DSF_AXIS_DATA];
     plan->nstages = plan->mesh.size[DSF_AXIS_PIPELINE];

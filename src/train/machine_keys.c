@@ -89,11 +89,8 @@ static int64_t usable(const struct dsf_gpu_about *about)
 static unsigned count_used(const struct dsf_job *job, unsigned gpus,
                            int32_t processes)
 {
-    double ranks = 1;
+    double ranks = fmax(1, floor(dsf_job_ranks(job) / processes));
 
-    for (unsigned i = 0; dsflow_axis_at(i) != NULL; i++)
-        ranks *= (double)job->mesh.size[i];
-    ranks = fmax(1, floor(ranks / processes));
     return ranks < gpus ? (unsigned)ranks : gpus;
 }
 

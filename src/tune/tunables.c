@@ -431,20 +431,11 @@ const struct dsf_tunable *dsf_tunables_find(const struct dsf_tunables *t,
     return NULL;
 }
 
-static double ranks_of(const struct dsf_job *job)
-{
-    double ranks = 1;
-
-    for (unsigned i = 0; dsflow_axis_at(i) != NULL; i++)
-        ranks *= (double)job->mesh.size[i];
-    return ranks;
-}
-
 bool dsf_tunable_is_open(const struct dsf_tunable *row,
                          const struct dsf_job *job)
 {
     return row->open[0] != '\0' &&
-           (row->most_ranks == 0 || ranks_of(job) <= row->most_ranks) &&
+           (row->most_ranks == 0 || dsf_job_ranks(job) <= row->most_ranks) &&
            dsf_job_is(job, row->open);
 }
 
