@@ -58,8 +58,7 @@ int dsflow_trace_span(const struct dsflow_trace *t, size_t i,
             : "transfer";
     out->lane = trace->timeline.lanes[s->lane].name;
     out->rank = s->rank;
-    out->step =
-        dsf_trace_is_step(trace, s) ? trace->facts.first + (int64_t)s->step : 0;
+    out->step = dsf_trace_step_of(trace, s);
     out->begin = s->start;
     out->end = s->end;
     return DSFLOW_OK;

@@ -126,10 +126,12 @@ static void put_names(struct chrome *c)
 static void put_span(struct chrome *c, size_t i)
 {
     const struct dsf_span *s = &c->trace->timeline.v[i];
-    long long step = c->trace->facts.first + s->step;
+    long long step = dsf_trace_step_of(c->trace, s);
 
-    fprintf(c->out, ",%s,\"args\":{\"step\":%lld,\"rank\":%d",
-            c->kind_text[dsf_kind_of(&c->kinds, c->trace, s)], step, s->rank);
+    fprintf(c->out, ",%s,\"args\":{\"rank\":%d",
+            c->kind_text[dsf_kind_of(&c->kinds, c->trace, s)], s->rank);
+    if (step > 0)
+        fprintf(c->out, ",\"step\":%lld", step);
     if (s->kind == DSF_SPAN_TASK) {
         const struct dsflow_task_spec *t =
             dsflow_graph_task(c->trace->graph, (dsflow_task_id){ s->what });

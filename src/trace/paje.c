@@ -285,7 +285,7 @@ static void put_span(struct paje *p, int event, double t, size_t i)
 {
     const struct dsf_span *s = &p->trace->timeline.v[i];
     const struct dsf_lane *lane = &p->trace->timeline.lanes[s->lane];
-    long long step = p->trace->facts.first + s->step;
+    long long step = dsf_trace_step_of(p->trace, s);
 
     put_head(p, event,
              event == RUN ? lane_types[lane->kind].state

@@ -21,6 +21,12 @@ bool dsf_trace_is_step(const struct dsf_trace *trace,
     return program == DSFLOW_STEP || trace->facts.steps >> program & 1;
 }
 
+long long dsf_trace_step_of(const struct dsf_trace *trace,
+                            const struct dsf_span *span)
+{
+    return dsf_trace_is_step(trace, span) ? trace->facts.first + span->step : 0;
+}
+
 void dsf_trace_weigh(struct dsf_trace *trace, const int32_t *node_of)
 {
     uint32_t n = dsflow_graph_ntasks(trace->graph);

@@ -104,6 +104,10 @@ void dsf_trace_mesh_text(const struct dsf_trace_facts *facts, char *text,
 bool dsf_trace_is_step(const struct dsf_trace *trace,
                        const struct dsf_span *span);
 
+/* The number of the step, from 1, that it is a task of; 0 if it is of none. */
+long long dsf_trace_step_of(const struct dsf_trace *trace,
+                            const struct dsf_span *span);
+
 /* What a graph costs: fills trace->tasks from trace->graph; nothing is
  * predicted as yet. `node_of` as in traffic.h. */
 void dsf_trace_weigh(struct dsf_trace *trace, const int32_t *node_of);

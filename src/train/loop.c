@@ -131,6 +131,8 @@ static int pause_at_boundary(struct dsf_run *r, struct dsflow_err *err)
     int status = dsflow_exec_wait(r->s.exec, err);
 
     r->paused = r->done;
+    if (end) /* a validation behind the last step is of none */
+        dsf_meter_end(&r->meter);
     if (status == DSFLOW_OK &&
         (divides(job->checkpoint.every.steps, r->done) || save_is_due(r) ||
          (end && job->checkpoint.at_end)))

@@ -147,6 +147,15 @@ grep -q '"name":"disk read"' disk.json || fault "a run has no disk"
 run serial --trace=all --executor serial --set job.steps=3
 shown serial serial
 
+# A validation between two steps is traced, as of none; one behind the last is not.
+for steps in 2:3 4:4; do
+    run "validated-$steps" --trace=$steps --set data.validation=0.3 \
+        --set validation.every=2 --set job.steps=4
+    "$dsflow" trace "validated-$steps" --chrome "$steps.json" || fault "$steps"
+done
+grep '"ph":"X"' 2:3.json | grep -qv '"step":' || fault "2:3: no validation"
+grep '"ph":"X"' 4:4.json | grep -qv '"step":' && fault "4:4: validation"
+
 # A step takes its part of the time.
 "$dsflow" trace sim-1.dsflow --steps 2 --chrome step.json || fault "--steps 2"
 [ "$(grep -c '"ph":"X"' step.json)" -lt "$(grep -c '"ph":"X"' sim-1.json)" ] ||

@@ -71,7 +71,8 @@ sums() {
 
 job | sed 's/steps = 10/steps = 3/; s/48/24/' > job.toml
 keys="--set model.vocab=301 --set machine.gpus=4 --set mesh.data=2
-      --set mesh.pipeline=2 --set zero.stage=3"
+      --set mesh.pipeline=2 --set zero.stage=3
+      --set checkpoint.every=2 --set checkpoint.keep=1"
 # shellcheck disable=SC2086 # words
 {
     run one $keys
@@ -87,8 +88,8 @@ keys="--set model.vocab=301 --set machine.gpus=4 --set mesh.data=2
 for gpu in 0 1 2 3; do
     grep -q "$gpu.*device $gpu\"" trace.json || fault "GPU $gpu is not used"
 done
-# What is copied for a checkpoint, which no message carries: by the first process
-# and the last.
+# What is copied for a checkpoint between two steps, which no message carries: by
+# the first process and the last.
 for data in m.layer0.mlp.s0 m.layer1.mlp.s1; do
     tr '{' '\n' < trace.json | grep -A 1 '"name":"transfer"' |
         grep -q "\"data\":\"$data\"" || fault "no copy of $data"
