@@ -2,7 +2,8 @@
  * 2000): a process holds ranks, and a rank its workers, links and disks.
  *
  * What is of no rank is in a container beside those of ranks. A lane is in
- * exactly one state at any time, and "idle" is one.
+ * exactly one state at any time, and "idle" is one. Values of events and links
+ * stand there by name: ViTE has them for states only, and complains of others.
  */
 #include "graph/shape_text.h"
 #include "trace/show.h"
@@ -179,10 +180,8 @@ static void put_types(struct paje *p)
                 lane_types[k].container, lane_types[k].name);
         put_colour(dsf_family_colour(DSF_OTHER), out);
         fputc('\n', out);
-        for (unsigned i = 0; i < p->kinds.n; i++) {
+        for (unsigned i = 0; i < p->kinds.n; i++)
             put_value(lane_types[k].state, i, &p->kinds.v[i], out);
-            put_value(lane_types[k].event, i, &p->kinds.v[i], out);
-        }
         fprintf(out, "%d %si %s idle", VALUE, lane_types[k].state,
                 lane_types[k].state);
         put_colour(dsf_family_colour(DSF_IDLE), out);
@@ -194,14 +193,10 @@ static void put_types(struct paje *p)
 static void put_links_and_variables(struct paje *p)
 {
     for (unsigned a = 0; a < DSF_NLANE_KINDS; a++)
-        for (unsigned b = 0; b < DSF_NLANE_KINDS; b++) {
+        for (unsigned b = 0; b < DSF_NLANE_KINDS; b++)
             fprintf(p->out, "%d L%u%u CP %s %s \"%s to %s\"\n", LINK_TYPE, a, b,
                     lane_types[a].container, lane_types[b].container,
                     lane_types[a].name, lane_types[b].name);
-            fprintf(p->out, "%d LV%u%u L%u%u data", VALUE, a, b, a, b);
-            put_colour(dsf_family_colour(DSF_MOVES), p->out);
-            fputc('\n', p->out);
-        }
     for (unsigned k = 0; k < DSF_NSERIES; k++) {
         fprintf(p->out, "%d %s CR \"%s\"", VARIABLE_TYPE, variables[k].alias,
                 variables[k].name);
@@ -278,7 +273,7 @@ static void put_head(struct paje *p, int event, const char *type, double t,
 {
     fprintf(p->out, "%d ", event);
     put_time(p->view, t, p->out);
-    fprintf(p->out, " %s W%u %s", type, lane, type);
+    fprintf(p->out, " %s W%u", type, lane);
 }
 
 static void put_span(struct paje *p, int event, double t, size_t i)
@@ -286,12 +281,15 @@ static void put_span(struct paje *p, int event, double t, size_t i)
     const struct dsf_span *s = &p->trace->timeline.v[i];
     const struct dsf_lane *lane = &p->trace->timeline.lanes[s->lane];
     long long step = dsf_trace_step_of(p->trace, s);
+    unsigned kind = dsf_kind_of(&p->kinds, p->trace, s);
 
-    put_head(p, event,
-             event == RUN ? lane_types[lane->kind].state
-                          : lane_types[lane->kind].event,
-             t, s->lane);
-    fprintf(p->out, "%u", dsf_kind_of(&p->kinds, p->trace, s));
+    if (event == RUN) {
+        put_head(p, event, lane_types[lane->kind].state, t, s->lane);
+        fprintf(p->out, " %s%u", lane_types[lane->kind].state, kind);
+    } else {
+        put_head(p, event, lane_types[lane->kind].event, t, s->lane);
+        put_name(p->kinds.v[kind].name, p->out);
+    }
     if (s->kind == DSF_SPAN_TASK) {
         const struct dsflow_task_spec *task =
             dsflow_graph_task(p->trace->graph, (dsflow_task_id){ s->what });
@@ -322,10 +320,10 @@ static void instant(void *user, double t, size_t span)
 static void idle(void *user, double t, unsigned lane)
 {
     struct paje *p = user;
+    const char *type = lane_types[p->trace->timeline.lanes[lane].kind].state;
 
-    put_head(p, IDLE, lane_types[p->trace->timeline.lanes[lane].kind].state, t,
-             lane);
-    fputs("i\n", p->out);
+    put_head(p, IDLE, type, t, lane);
+    fprintf(p->out, " %si\n", type);
 }
 
 static void arrow(void *user, double t, uint32_t number,
@@ -338,7 +336,7 @@ static void arrow(void *user, double t, uint32_t number,
 
     fprintf(p->out, "%d ", arrives ? LINK_TO : LINK_FROM);
     put_time(p->view, t, p->out);
-    fprintf(p->out, " L%u%u P0 W%u LV%u%u %u\n", x, y, arrives ? to : from, x, y,
+    fprintf(p->out, " L%u%u P0 W%u data %u\n", x, y, arrives ? to : from,
             number);
 }
 

@@ -35,7 +35,8 @@ static void paje_has_every_span_and_idle_between(void **state)
     assert_has(text, "\n9 0.000000000 SW W0 SW2 3 0 -1 7 0 0 0 -\n");
     assert_has(text, "\n8 0.000000000 SL W2 SLi\n");
     assert_has(text, "\n9 1.000000000 SL W2 SL3 3 0 -1 7 1 0 0 -\n");
-    assert_has(text, "\n10 2.500000000 EW W1 EW6 3 0 -1 7 1 0 0 -\n");
+    assert_has(text,
+               "\n10 2.500000000 EW W1 \"mlp.forward\" 3 0 -1 7 1 0 0 -\n");
     assert_int_equal(count(text, "\n9 "), 6);
     assert_int_equal(count(text, "\n10 "), 1);
     assert_int_equal(count(text, "\n11 "), count(text, "\n12 "));
