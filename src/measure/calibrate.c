@@ -206,7 +206,7 @@ static int small_open(struct small *s, const struct shape *shape,
     if (status == DSFLOW_OK)
         status = dsf_plan_new(&s->job, &s->model, machine, &s->plan, err);
     if (status == DSFLOW_OK)
-        status = dsf_policies_build(s->plan, NULL, &s->graph, err);
+        status = dsf_policies_build_builtin(s->plan, &s->graph, err);
     if (status == DSFLOW_OK)
         s->options =
             DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = workers,

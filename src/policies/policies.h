@@ -65,9 +65,16 @@ int64_t dsf_reference_state_from(const struct dsf_unit *unit,
 int dsf_policies_build(struct dsflow_plan *plan, const char *until,
                        struct dsflow_graph **graph, struct dsflow_err *err);
 
-/* The same, but with no more tasks than process `p` needs to know its own and
- * the messages that it sends and receives (asked.h); it is not checked. With a
- * policy of a plug-in, which may ask for anything, it is the whole graph. */
+/* The same by the built-in policies alone, whatever plug-ins have brought:
+ * steps that this machine is measured by are dsflow's own. */
+int dsf_policies_build_builtin(struct dsflow_plan *plan,
+                               struct dsflow_graph **graph,
+                               struct dsflow_err *err);
+
+/* The same as dsf_policies_build, but with no more tasks than process `p` needs
+ * to know its own and the messages that it sends and receives (asked.h); it is
+ * not checked. With a policy of a plug-in, which may ask for anything, it is
+ * the whole graph. */
 struct dsf_processes;
 struct dsf_asked_graph {
     struct dsflow_graph *graph;

@@ -31,6 +31,11 @@ static const void *const builtin[] = {
     NULL,
 };
 
+static bool is_builtin(const struct dsf_registered *r)
+{
+    return strcmp(r->origin, DSF_BUILTIN) == 0;
+}
+
 /* In the order they are applied. A registry may be cut: this follows from it.
  */
 static unsigned in_order(const struct dsflow_policy *order[DSF_MAX_POLICIES])
@@ -41,7 +46,7 @@ static unsigned in_order(const struct dsflow_policy *order[DSF_MAX_POLICIES])
 
     for (size_t i = 0; (r = dsf_registry_at(&dsf_policies, i)) != NULL; i++) {
         const struct dsflow_policy *policy = r->thing;
-        bool own = strcmp(r->origin, DSF_BUILTIN) == 0;
+        bool own = is_builtin(r);
         unsigned at = 0;
 
         while (policy->after != NULL && at < n &&
@@ -192,8 +197,7 @@ static int check_brought(const struct dsflow_plan *plan,
     int status = DSFLOW_OK;
     char what[100];
 
-    if (strcmp(dsf_registry_find(&dsf_policies, policy->name)->origin,
-               DSF_BUILTIN) == 0)
+    if (is_builtin(dsf_registry_find(&dsf_policies, policy->name)))
         return DSFLOW_OK;
     for (uint32_t i = 0;
          (t = dsf_nth_task(g, i)) != NULL && status == DSFLOW_OK; i++)
@@ -245,11 +249,10 @@ static int rewrite(const struct dsflow_plan *plan,
     return status == DSFLOW_UNCHANGED ? DSFLOW_OK : status;
 }
 
-int dsf_policies_build(struct dsflow_plan *plan, const char *until,
-                       struct dsflow_graph **graph, struct dsflow_err *err)
+static int build(struct dsflow_plan *plan, const char *until,
+                 const struct dsflow_policy *const *order, unsigned n,
+                 struct dsflow_graph **graph, struct dsflow_err *err)
 {
-    const struct dsflow_policy *order[DSF_MAX_POLICIES];
-    unsigned n = in_order(order);
     struct dsflow_graph *g = dsflow_graph_new();
     int status = decide(plan, order, n, err);
 
@@ -272,12 +275,32 @@ int dsf_policies_build(struct dsflow_plan *plan, const char *until,
     return DSFLOW_OK;
 }
 
+int dsf_policies_build(struct dsflow_plan *plan, const char *until,
+                       struct dsflow_graph **graph, struct dsflow_err *err)
+{
+    const struct dsflow_policy *order[DSF_MAX_POLICIES];
+    unsigned n = in_order(order);
+
+    return build(plan, until, order, n, graph, err);
+}
+
+int dsf_policies_build_builtin(struct dsflow_plan *plan,
+                               struct dsflow_graph **graph,
+                               struct dsflow_err *err)
+{
+    const struct dsflow_policy *order[DSF_MAX_POLICIES];
+    unsigned n = 0;
+
+    for (; builtin[n] != NULL; n++)
+        order[n] = builtin[n];
+    return build(plan, NULL, order, n, graph, err);
+}
+
 /* Those that were brought may ask for tasks of any rank. */
 static bool all_builtin(const struct dsflow_policy *const *order, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
-        if (strcmp(dsf_registry_find(&dsf_policies, order[i]->name)->origin,
-                   DSF_BUILTIN) != 0)
+        if (!is_builtin(dsf_registry_find(&dsf_policies, order[i]->name)))
             return false;
     return true;
 }

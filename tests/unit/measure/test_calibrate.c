@@ -1,6 +1,8 @@
 /* test_calibrate.c - the tasks of small steps are measured, all of them, with
- * StarPU and where it does not start. */
+ * StarPU and where it does not start, whatever policies a program brings. */
 #include "measure/calibrate.h"
+
+#include <dsflow/policy.h>
 
 #include "base/alloc.h"
 #include "measure/apart.h"
@@ -87,12 +89,39 @@ static void assert_all_kinds(const struct dsf_machine *machine,
     free(samples.v);
 }
 
+static int refuse(void *part, struct dsflow_plan *plan, struct dsflow_err *err)
+{
+    return dsflow_fail(err, DSFLOW_EINVAL, "no job is good enough");
+}
+
+static int keep_all(const void *part, const struct dsflow_plan *plan,
+                    struct dsflow_graph *in, struct dsflow_graph *out,
+                    struct dsflow_err *err)
+{
+    return DSFLOW_UNCHANGED;
+}
+
+static int add_policy(void)
+{
+    static const struct dsflow_policy policy = {
+        .abi = DSFLOW_POLICY_ABI,
+        .name = "refuses",
+        .summary = "refuses every job",
+        .after = "priorities",
+        .decide = refuse,
+        .rewrite = keep_all,
+    };
+
+    return dsflow_policy_register(&policy, NULL);
+}
+
 static void every_kind_of_task_of_a_step_has_samples(void **state)
 {
     struct dsf_machine_model m;
     struct dsf_machine machine;
     struct dsflow_err err;
 
+    assert_int_equal(add_policy(), DSFLOW_OK);
     assert_int_equal(dsf_machine_probe(&machine, &err), DSFLOW_OK);
     assert_all_kinds(&machine, DSFLOW_FP32);
     dsf_machine_model_init(&m);
