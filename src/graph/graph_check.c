@@ -65,13 +65,12 @@ static int check_modes(const struct dsflow_task_spec *t, struct dsflow_err *err)
 static int check_type(const struct dsflow_task_spec *t, uint32_t p,
                       const struct dsflow_data_spec *d, struct dsflow_err *err)
 {
-    const struct dsflow_op *op = t->op;
-    const struct dsflow_port *port = &op->ports[dsflow_task_port(t, p)];
+    const struct dsflow_port *port = dsf_task_port(t, p);
 
     if (port->dtype == 0 || port->dtype == d->dtype)
         return DSFLOW_OK;
     return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: expected %s, is %s",
-                       op->name, port->name, dsflow_dtype_str(port->dtype),
+                       t->op->name, port->name, dsflow_dtype_str(port->dtype),
                        dsflow_dtype_str((enum dsflow_dtype)d->dtype));
 }
 
@@ -130,11 +129,10 @@ static void add_shapes(const struct dsflow_graph *g,
     size_t at = err != NULL ? strlen(err->msg) : 0;
 
     for (uint32_t p = 0; err != NULL && p < t->ndata && p < MOST; p++) {
-        const char *name =
-            t->op->ports[p < t->op->nports ? p : t->op->nports - 1].name;
         size_t room = sizeof(err->msg) - at;
         int n = snprintf(err->msg + at, room, "%s%s %s", p == 0 ? " (" : ", ",
-                         name, dsf_shape_text(&g->data[t->data[p].i]).s);
+                         dsf_task_port(t, p)->name,
+                         dsf_shape_text(&g->data[t->data[p].i]).s);
 
         if (n < 0 || (size_t)n + 8 > room) { /* no room for the rest */
             err->msg[at] = '\0';

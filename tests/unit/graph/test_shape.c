@@ -30,6 +30,14 @@ static const struct dsflow_op refuse = {
     .check = never,
 };
 
+static const struct dsflow_op refuse_some = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "scale",
+    DSFLOW_PORTS({ "x", DSFLOW_RW },
+                 { "by", DSFLOW_R, .optional = 1 }, [3] = { "y", DSFLOW_W }),
+    .check = never,
+};
+
 static void shapes_are_written_with_their_type(void **state)
 {
     struct dsflow_data_spec d =
@@ -57,8 +65,8 @@ static void bytes_follow_from_elements_and_type(void **state)
     dsflow_graph_free(g);
 }
 
-/* The graph of one task on one piece of data; what its check says. */
-static void says(const struct dsflow_op *op,
+/* What the check of a graph of one task, on `n` pieces of data, says. */
+static void says(const struct dsflow_op *op, uint32_t without,
                  const struct dsflow_data_spec *data, unsigned n,
                  const char *expected)
 {
@@ -68,7 +76,8 @@ static void says(const struct dsflow_op *op,
 
     for (unsigned i = 0; i < n; i++)
         ids[i] = dsflow_graph_add_data(g, &data[i]);
-    dsflow_graph_add_task(g, &DSFLOW_TASK(.op = op, .ndata = n, .data = ids));
+    dsflow_graph_add_task(
+        g, &DSFLOW_TASK(.op = op, .without = without, .ndata = n, .data = ids));
     assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, expected);
     dsflow_graph_free(g);
@@ -76,7 +85,7 @@ static void says(const struct dsflow_op *op,
 
 static void another_type_is_refused(void **state)
 {
-    says(&scale,
+    says(&scale, 0,
          &DSFLOW_DATA(.name = "x", .elems = 8, .dtype = DSFLOW_FP32,
                       .persistent = 1),
          1, "scale: x: expected bf16, is fp32");
@@ -84,7 +93,7 @@ static void another_type_is_refused(void **state)
 
 static void dimensions_of_other_elements_are_refused(void **state)
 {
-    says(&scale,
+    says(&scale, 0,
          &DSFLOW_DATA(.name = "x", .elems = 13, .dtype = DSFLOW_BF16,
                       .ndims = 2, .dims = { 3, 4 }, .persistent = 1),
          1, "x: [3, 4] bf16: has 13 elements");
@@ -101,11 +110,13 @@ static void a_refusal_shows_the_shapes_there_are(void **state)
     data[0].ndims = 2;
     data[0].dims[0] = 2;
     data[0].dims[1] = 4;
-    says(&refuse, data, 2,
+    says(&refuse, 0, data, 2,
          "scale: more than there are (x [2, 4] fp32, by [8] fp32)");
-    says(&refuse, data, 5,
+    says(&refuse, 0, data, 5,
          "scale: more than there are (x [2, 4] fp32, by [8] fp32, by [8] "
          "fp32, by [8] fp32, …)");
+    says(&refuse_some, 1 << 1 | 1 << 2, data, 2,
+         "scale: more than there are (x [2, 4] fp32, y [8] fp32)");
 }
 
 int main(void)
