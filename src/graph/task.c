@@ -2,6 +2,7 @@
 #include "graph/task.h"
 
 #include "base/alloc.h"
+#include "base/returned.h"
 #include "graph/graph_private.h"
 
 #include <stdlib.h>
@@ -50,6 +51,13 @@ static void case_fini(struct task_case *s)
         free(s->shapes);
 }
 
+int dsf_check_case(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    dsf_no_message(err);
+    return dsf_returned(c->op->check(c, err), DSFLOW_OK, "task", c->op->name,
+                        "check", err);
+}
+
 int dsf_task_check(const struct dsflow_graph *g,
                    const struct dsflow_task_spec *t, struct dsflow_err *err)
 {
@@ -57,7 +65,7 @@ int dsf_task_check(const struct dsflow_graph *g,
     int status;
 
     case_init(&s, g, t);
-    status = t->op->check(&s.c, err);
+    status = dsf_check_case(&s.c, err);
     case_fini(&s);
     return status;
 }

@@ -41,7 +41,10 @@ void dsf_task_shapes(const struct dsflow_graph *g,
                      const struct dsflow_task_spec *t,
                      struct dsflow_shape *shapes);
 
-/* Do the shapes of its data and its arguments make sense together? */
+/* Do the shapes and arguments of the case make sense together? */
+int dsf_check_case(const struct dsflow_case *c, struct dsflow_err *err);
+
+/* And those of the task? */
 int dsf_task_check(const struct dsflow_graph *g,
                    const struct dsflow_task_spec *t, struct dsflow_err *err);
 

@@ -3,6 +3,7 @@
 #include "policies/policies.h"
 
 #include "base/alloc.h"
+#include "base/returned.h"
 #include "config/job_tables.h"
 #include "config/option.h"
 #include "plan/programs.h"
@@ -221,8 +222,12 @@ static int decide(struct dsflow_plan *plan,
         if (plan->parts[i] == NULL)
             plan->parts[i] = part_of(plan, order[i]);
         status = dsf_job_check_part(plan->job, order[i]->options, err);
-        if (status == DSFLOW_OK && order[i]->decide != NULL)
-            status = order[i]->decide(plan->parts[i], plan, err);
+        if (status < 0 || order[i]->decide == NULL)
+            continue;
+        dsf_no_message(err);
+        status =
+            dsf_returned(order[i]->decide(plan->parts[i], plan, err), DSFLOW_OK,
+                         "policy", order[i]->name, "decide", err);
     }
     return status;
 }
@@ -239,7 +244,10 @@ static int rewrite(const struct dsflow_plan *plan,
 
     dsf_rewrite_programs(*g, next);
     dsf_asked_set(next, asked);
-    status = policy->rewrite(part, plan, *g, next, err);
+    dsf_no_message(err);
+    status =
+        dsf_returned(policy->rewrite(part, plan, *g, next, err),
+                     DSFLOW_UNCHANGED, "policy", policy->name, "rewrite", err);
     if (status == DSFLOW_UNCHANGED && asked != NULL) {
         dsf_asked_copy(*g, next);
         status = DSFLOW_OK;

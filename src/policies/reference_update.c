@@ -8,6 +8,7 @@
 #include "policies/reference_private.h"
 
 #include "base/alloc.h"
+#include "base/returned.h"
 #include "plan/stretch.h"
 #include "policies/compress.h"
 #include "policies/keys.h"
@@ -124,7 +125,9 @@ static void update_unit(struct step *s, unsigned u)
     args = dsf_xcalloc(1, o->op->args_size);
     dsf_reference_describe(unit, args);
     if (o->fill != NULL)
-        s->status = o->fill(dsf_job_part(job, o->options), &keys, args, &why);
+        s->status = dsf_returned(
+            o->fill(dsf_job_part(job, o->options), &keys, args, &why),
+            DSFLOW_OK, "optimizer", o->name, "fill", &why);
     if (s->status < 0)
         dsf_job_fail(job, s->err, s->status, "optimizer", "kind", "%s: %s",
                      o->name, why.msg);

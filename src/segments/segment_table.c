@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/fatal.h"
+#include "base/returned.h"
 #include "codelets/codelets.h"
 #include "tasks/components.h"
 
@@ -173,7 +174,9 @@ int dsf_segment_needs(const struct dsflow_segment *segment,
     _Alignas(16) unsigned char args[DSFLOW_SEGMENT_ARGS] = { 0 };
 
     segment->fill(site, args);
-    return segment->needs(segment->forward, args, need, err);
+    dsf_no_message(err);
+    return dsf_returned(segment->needs(segment->forward, args, need, err),
+                        DSFLOW_OK, "segment", segment->name, "needs", err);
 }
 
 /* The model has asked before. */

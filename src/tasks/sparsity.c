@@ -3,6 +3,7 @@
 #include "tasks/sparsity.h"
 
 #include "base/alloc.h"
+#include "base/returned.h"
 #include "config/job_tables.h"
 #include "tasks/components.h"
 
@@ -183,7 +184,8 @@ static int fill(const struct dsf_job *job, const struct dsflow_sparsity *s,
     const size_t cells = (size_t)l->blocks * (size_t)l->blocks;
     struct dsflow_err said = { .msg = "" };
 
-    if (s->check != NULL && s->check(part, keys, &said) < 0)
+    if (s->check != NULL && dsf_returned(s->check(part, keys, &said), DSFLOW_OK,
+                                         "layout", s->name, "check", &said) < 0)
         return fail_key(job, said.msg, err);
     l->on = calloc((size_t)l->heads * cells, 1);
     if (l->on == NULL)

@@ -6,6 +6,7 @@
 #include "base/half.h"
 #include "base/random.h"
 #include "codelets/trials.h"
+#include "graph/task.h"
 #include "verify/child.h"
 
 #include <stdio.h>
@@ -162,7 +163,7 @@ void dsf_case_make(struct dsf_case *c, const struct dsflow_op *op,
         c->n > (op->repeats ? DSFLOW_TRIAL_PORTS : op->nports))
         dsf_child_fault("a case has %u ports: expected %u", c->n, op->nports);
     seen = dsf_case_of(c, op);
-    if (op->check != NULL && op->check(&seen, &err) < 0)
+    if (op->check != NULL && dsf_check_case(&seen, &err) < 0)
         dsf_child_fault("the op's check refuses a case: %s", err.msg);
     for (unsigned i = 0; i < c->n; i++)
         if (dsf_case_access(c, i) != DSFLOW_W)

@@ -263,7 +263,7 @@ static void check_shard(const struct dsf_case *c, const struct dsf_computes *by,
         s.before[i] = (float *)c->before[i] + from;
     }
     seen = dsf_case_of(&s, c->op);
-    if (c->op->check != NULL && c->op->check(&seen, &err) < 0)
+    if (c->op->check != NULL && dsf_check_case(&seen, &err) < 0)
         dsf_child_fault("the op's check refuses a shard: %s", err.msg);
     dsf_case_run(&s, by, &left);
     for (unsigned i = PARAM; i < s.n; i++) {
