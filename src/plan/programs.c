@@ -4,6 +4,8 @@
 #include <dsflow/plan.h>
 
 #include "base/alloc.h"
+#include "graph/task.h"
+#include "tasks/tasks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,6 +95,22 @@ bool dsf_plan_runs_in_steps(const struct dsflow_plan *plan, const char *name)
     return false;
 }
 
+static int check_reports(const struct dsflow_graph *g, dsflow_program program,
+                         const struct dsflow_op *report, struct dsflow_err *err)
+{
+    uint32_t first, reports = 0;
+    uint32_t n = dsflow_graph_program_tasks(g, program, &first);
+
+    for (uint32_t i = first; i < first + n; i++)
+        reports += dsf_nth_task(g, i)->op == report;
+    if (reports == 1)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "program %.60s: %u tasks %s: expected 1, which the "
+                       "training loop waits for",
+                       dsflow_graph_program(g, program), reports, report->name);
+}
+
 int dsf_plan_check_programs(const struct dsflow_plan *plan,
                             const struct dsflow_graph *g,
                             struct dsflow_err *err)
@@ -108,6 +126,17 @@ int dsf_plan_check_programs(const struct dsflow_plan *plan,
                                "program %.60s: is to run in step %lld, and no "
                                "policy has made its tasks",
                                p->name, (long long)p->first);
+    }
+    for (unsigned i = 0; i < dsflow_graph_nprograms(g); i++) {
+        const char *name = dsflow_graph_program(g, (dsflow_program)i);
+        const struct dsflow_op *report =
+            dsf_plan_runs_in_steps(plan, name) ? &dsf_op_report
+            : strcmp(name, eval_name) == 0     ? &dsf_op_report_loss
+                                               : NULL;
+
+        if (report != NULL &&
+            check_reports(g, (dsflow_program)i, report, err) < 0)
+            return DSFLOW_EINVAL;
     }
     return DSFLOW_OK;
 }

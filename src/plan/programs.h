@@ -15,7 +15,8 @@ dsflow_program dsf_plan_program(const struct dsflow_plan *plan,
 /* Whether the program is what some step runs: not so `eval`. */
 bool dsf_plan_runs_in_steps(const struct dsflow_plan *plan, const char *name);
 
-/* Whether the graph has the programs that steps are to run. */
+/* Whether the graph has the programs that steps are to run, and each reports
+ * once, as the one that validates does. */
 int dsf_plan_check_programs(const struct dsflow_plan *plan,
                             const struct dsflow_graph *g,
                             struct dsflow_err *err);

@@ -6,7 +6,6 @@
 #include "base/notice.h"
 #include "base/units.h"
 #include "net/watch.h"
-#include "plan/programs.h"
 #include "sim/weights.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
@@ -76,30 +75,6 @@ int dsf_run_check(struct dsf_run *r, struct dsflow_err *err)
     return status == DSFLOW_OK ? dsf_traced_check(r->s.job, err) : status;
 }
 
-/* The training loop waits for one report of each step. */
-static int check_reports(const struct dsf_session *s, struct dsflow_err *err)
-{
-    for (unsigned p = 0; p < dsflow_graph_nprograms(s->graph); p++) {
-        const char *name = dsflow_graph_program(s->graph, (dsflow_program)p);
-        uint32_t first, reports = 0;
-        uint32_t n =
-            dsflow_graph_program_tasks(s->graph, (dsflow_program)p, &first);
-
-        if (!dsf_plan_runs_in_steps(s->plan, name))
-            continue;
-        for (uint32_t i = 0; i < n; i++)
-            reports +=
-                dsflow_graph_task(s->graph, (dsflow_task_id){ first + i })
-                    ->op == &dsf_op_report;
-        if (reports != 1)
-            return dsflow_fail(err, DSFLOW_EINVAL,
-                               "program %s runs in steps and has %u tasks "
-                               "report: expected 1",
-                               name, reports);
-    }
-    return DSFLOW_OK;
-}
-
 /* Once: it may have to be measured. */
 static int find_machine(struct dsf_run *r, struct dsflow_err *err)
 {
@@ -135,8 +110,6 @@ int dsf_run_plan(struct dsf_run *r, struct dsflow_err *err)
         status = build(r, err);
     if (status == DSFLOW_OK)
         dsf_job_warn(r->s.job);
-    if (status == DSFLOW_OK)
-        status = check_reports(&r->s, err);
     return status == DSFLOW_OK ? dsf_run_take_output(r->s.job, &r->metrics, err)
                                : status;
 }

@@ -237,6 +237,15 @@ static int rewrite_nothing(const void *part, const struct dsflow_plan *plan,
     return DSFLOW_UNCHANGED;
 }
 
+static int rewrite_without_tasks(const void *part,
+                                 const struct dsflow_plan *plan,
+                                 struct dsflow_graph *in,
+                                 struct dsflow_graph *out,
+                                 struct dsflow_err *err)
+{
+    return DSFLOW_OK;
+}
+
 static void try_policy(const void *user, struct dsf_verdict *verdict)
 {
     static struct dsflow_policy policy;
@@ -265,6 +274,11 @@ static void a_policy_gives_the_same_graph_twice(void **state)
     v = verdict_of(try_policy,
                    &(struct dsflow_policy){ .rewrite = rewrite_badly });
     assert_string_equal(v.fault, "too late (GPT-2 on one rank)");
+    v = verdict_of(try_policy,
+                   &(struct dsflow_policy){ .rewrite = rewrite_without_tasks });
+    assert_string_equal(v.fault, "program step: 0 tasks report: expected 1, "
+                                 "which the training loop waits for (GPT-2 on "
+                                 "one rank)");
     v = verdict_of(try_policy,
                    &(struct dsflow_policy){ .decide = decide_nothing,
                                             .rewrite = rewrite_nothing });
