@@ -448,6 +448,94 @@ void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
     expected_free(&expected);
 }
 
+/* What a port holds is renewed before each run. */
+static void renew(const struct dsf_case *c, struct memory *m)
+{
+    for (unsigned i = 0; i < c->n; i++)
+        if (c->before[i] != NULL && dsf_case_access(c, i) != DSFLOW_R)
+            memcpy(m->bufs[i].ptr, c->before[i], c->shapes[i].bytes);
+}
+
+/* A case that runs again and again, while another one does. */
+struct again {
+    const struct dsf_case *c;
+    dsflow_cpu_fn cpu;
+    pthread_barrier_t *both;
+    struct dsf_left alone; /* what it leaves when no other one runs */
+    struct memory m;
+    bool differs;
+    unsigned port;
+    size_t at;
+};
+
+static void compare_alone(struct again *a)
+{
+    for (unsigned i = 0; i < a->c->n && !a->differs; i++) {
+        const size_t n = dsf_case_count(a->c, i);
+
+        if (a->alone.v[i] == NULL)
+            continue;
+        a->port = i;
+        a->at = first_other(a->c, i, a->alone.v[i], a->m.bufs[i].ptr, n);
+        a->differs = a->at < n;
+    }
+}
+
+static void *run_again(void *user)
+{
+    enum { LEAST = 3 };
+    const double SECONDS = 0.01;
+    struct again *a = user;
+    double begin;
+
+    pthread_barrier_wait(a->both);
+    begin = dsf_now();
+    for (int n = 0; (n < LEAST || dsf_now() - begin < SECONDS) && !a->differs;
+         n++) {
+        renew(a->c, &a->m);
+        a->cpu(&a->m.call);
+        compare_alone(a);
+    }
+    return NULL;
+}
+
+void dsf_case_try_beside(const struct dsf_case *c, const struct dsf_case *other,
+                         const struct dsf_computes *what)
+{
+    static const struct way plain = { .at_end = true };
+    pthread_barrier_t both;
+    struct again v[2] = { { .c = c }, { .c = other } };
+    pthread_t thread;
+
+    pthread_barrier_init(&both, NULL, 2);
+    for (int i = 0; i < 2; i++) {
+        v[i].cpu = what->cpu;
+        v[i].both = &both;
+        run(v[i].c, what, &plain, &v[i].alone);
+        prepare(&v[i].m, v[i].c, what->op, &plain);
+    }
+    if (pthread_create(&thread, NULL, run_again, &v[0]) == 0) {
+        run_again(&v[1]);
+        pthread_join(thread, NULL);
+    }
+    for (int i = 0; i < 2; i++) {
+        const struct again *a = &v[i];
+
+        if (a->differs)
+            dsf_child_fault(
+                "differs while another thread runs it on another case: port "
+                "%s, element %zu: %.9g, then %.9g",
+                dsf_case_port_name(a->c, a->port), a->at,
+                dsf_case_number(a->c, a->alone.v[a->port], a->port, a->at),
+                dsf_case_number(a->c, a->m.bufs[a->port].ptr, a->port, a->at));
+    }
+    for (int i = 0; i < 2; i++) {
+        release(&v[i].m);
+        dsf_left_free(&v[i].alone);
+    }
+    pthread_barrier_destroy(&both);
+}
+
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -455,8 +543,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of some runs. What a port holds is renewed before each: numbers
- * that are added to again and again would grow. */
+/* The median of some runs: numbers that are added to again and again would
+ * grow. */
 double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
 {
     static const struct way plain = { .at_end = true };
@@ -469,9 +557,7 @@ double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
     while (n < 5 || (n < MOST && dsf_now() - begin < 0.05)) {
         double start;
 
-        for (unsigned i = 0; i < c->n; i++)
-            if (c->before[i] != NULL && dsf_case_access(c, i) != DSFLOW_R)
-                memcpy(m.bufs[i].ptr, c->before[i], c->shapes[i].bytes);
+        renew(c, &m);
         start = dsf_now();
         what->cpu(&m.call);
         v[n++] = dsf_now() - start;
@@ -481,14 +567,14 @@ double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
     return v[n / 2];
 }
 
-static void no_case(const struct dsf_verify_options *how)
+/* What follows is about all cases. */
+static void begin_all(const struct dsf_verify_options *how, const char *step)
 {
     char where[64];
 
     snprintf(where, sizeof(where), "--seed %llu --cases %u",
              (unsigned long long)how->seed, how->cases);
-    dsf_child_step("its trials: ", where);
-    dsf_child_fault("none of %u seeds gives a case", how->cases);
+    dsf_child_step(step, where);
 }
 
 void dsf_try_codelet(const struct dsf_computes *codelet,
@@ -496,12 +582,12 @@ void dsf_try_codelet(const struct dsf_computes *codelet,
                      const struct dsflow_trials *trials,
                      const struct dsf_verify_options *how, struct dsf_verdict *verdict)
 {
-    uint64_t largest = how->seed;
+    uint64_t first = 0, largest = 0, last = 0; /* seeds */
     const struct dsflow_op *costs =
         codelet->op->cost == NULL && reference->op != NULL ? reference->op
                                                            : codelet->op;
     double most = -1;
-    struct dsf_case c;
+    struct dsf_case c, other;
 
     for (unsigned i = 0; i < how->cases; i++) {
         dsf_case_make(&c, codelet->op, trials, how->seed + i);
@@ -513,7 +599,8 @@ void dsf_try_codelet(const struct dsf_computes *codelet,
                 dsf_child_fault("the op's cost: %g operations, %g bytes",
                                 cost.flops, cost.bytes);
             dsf_case_try(&c, codelet, reference);
-            verdict->cases++;
+            first = verdict->cases++ == 0 ? c.seed : first;
+            last = c.seed;
             if (cost.flops + cost.bytes > most) {
                 most = cost.flops + cost.bytes;
                 largest = c.seed;
@@ -521,10 +608,18 @@ void dsf_try_codelet(const struct dsf_computes *codelet,
         }
         dsf_case_free(&c);
     }
-    if (verdict->cases == 0)
-        no_case(how);
+    if (verdict->cases == 0) {
+        begin_all(how, "its trials: ");
+        dsf_child_fault("none of %u seeds gives a case", how->cases);
+    }
     if (codelet->on_gpu)
         return;
+    dsf_case_make(&c, codelet->op, trials, first);
+    dsf_case_make(&other, codelet->op, trials, last);
+    begin_all(how, "");
+    dsf_case_try_beside(&c, &other, codelet);
+    dsf_case_free(&c);
+    dsf_case_free(&other);
     dsf_case_make(&c, codelet->op, trials, largest);
     dsf_child_step("", NULL);
     verdict->flops = dsf_case_cost(&c, costs).flops;

@@ -35,6 +35,11 @@ struct dsf_computes {
 void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
                   const struct dsf_computes *reference);
 
+/* Both at the same time, again and again, on two threads: what a codelet keeps
+ * of one would be found in the other. */
+void dsf_case_try_beside(const struct dsf_case *c, const struct dsf_case *other,
+                         const struct dsf_computes *what);
+
 /* The median time of some calls. */
 double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what);
 

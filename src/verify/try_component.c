@@ -318,7 +318,7 @@ void dsf_try_optimizer(const struct dsflow_optimizer *o,
         for (uint32_t t = 0; t < dsflow_graph_ntasks(b.graph); t++) {
             const struct dsflow_task_spec *task =
                 dsflow_graph_task(b.graph, (dsflow_task_id){ t });
-            struct dsf_case c;
+            struct dsf_case c, other;
 
             if (task->op != o->op || task->layer > 0)
                 continue;
@@ -328,6 +328,9 @@ void dsf_try_optimizer(const struct dsflow_optimizer *o,
             dsf_case_try(&c, by, reference);
             verdict->cases++;
             if (!by->on_gpu && dsf_case_cost(&c, o->op).bytes > most) {
+                make_update(&other, &b, task, how->seed + t + 1);
+                dsf_case_try_beside(&c, &other, by);
+                dsf_case_free(&other);
                 most = dsf_case_cost(&c, o->op).bytes;
                 verdict->flops = dsf_case_cost(&c, o->op).flops;
                 verdict->bytes = most;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Every task: out = 2 in, of as many numbers; `sum` is added to, or set. */
 enum { IN, OUT, SUM };
@@ -127,6 +128,18 @@ static void bad_address(const struct dsflow_call *call)
     FLOATS(OUT)[0] = (float)((size_t)call->bufs[IN].ptr % 4096);
 }
 
+/* What it keeps is that of whoever calls it next. */
+static void bad_kept(const struct dsflow_call *call)
+{
+    static float kept[64];
+
+    memcpy(kept, FLOATS(IN), call->bufs[IN].bytes);
+    usleep(500);
+    good(call);
+    for (size_t i = 0; i < count(call); i++)
+        FLOATS(OUT)[i] = 2 * kept[i];
+}
+
 static void bad_number(const struct dsflow_call *call)
 {
     good(call);
@@ -198,6 +211,7 @@ static const struct dsflow_trials trials = { .make = make, .reference = good };
     XX(bad_fresh)                                                              \
     XX(bad_scratch)                                                            \
     XX(bad_address)                                                            \
+    XX(bad_kept)                                                               \
     XX(bad_number)                                                             \
     XX(bad_short)                                                              \
     XX(bad_hang)                                                               \

@@ -31,6 +31,7 @@ is bad_held "FAULT +depends on what port out held before, which it declares as W
 is bad_fresh "FAULT +depends on what port sum held before, which is fresh in this case "
 is bad_scratch "FAULT +depends on what its scratch held before: port out, element 0: "
 is bad_address "FAULT +differs at other addresses, on another thread: port out, element 0: "
+is bad_kept "FAULT +differs while another thread runs it on another case: port out, element [0-9]+: .*--seed 1 --cases 16"
 is bad_number "FAULT +differs from its reference in port out, element [0-9]+: "
 is bad_short "FAULT +does not write port out, element [0-9]+ "
 is bad_hang "FAULT +hangs: more than 1 s "
