@@ -9,7 +9,8 @@
 #include "tasks/sparsity.h"
 
 #include <dlfcn.h>
-#include <errno.h>
+#include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -115,6 +116,51 @@ const struct dsflow_plugin *dsflow_plugin_at(unsigned i, const char **origin)
     return r != NULL ? r->thing : NULL;
 }
 
+/* The first bytes of a file; not those of a library where it has fewer. */
+static int read_head(const char *file, ElfW(Ehdr) * head, struct stat *st)
+{
+    FILE *f =
+        stat(file, st) == 0 && S_ISREG(st->st_mode) ? fopen(file, "rb") : NULL;
+
+    memset(head, 0, sizeof(*head));
+    if (f == NULL)
+        return S_ISREG(st->st_mode) ? -1 : 0;
+    if (fread(head, sizeof(*head), 1, f) != 1)
+        head->e_ident[0] = 0;
+    fclose(f);
+    return 0;
+}
+
+/* Is it a whole library for this processor? The loader ends the program in one
+ * that is cut off, and says of one for another that there is no such file. */
+static int check_file(const char *path, const char *file,
+                      struct dsflow_err *err)
+{
+    struct stat st = { .st_mode = S_IFREG };
+    const ElfW(Ehdr) * own;
+    ElfW(Ehdr) head;
+    Dl_info here;
+
+    if (read_head(file, &head, &st) < 0)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%.200s: %m", path);
+    if (memcmp(head.e_ident, ELFMAG, SELFMAG) != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%.200s: expected a shared library", path);
+    dladdr(&dsf_plugins, &here);
+    own = here.dli_fbase;
+    if (head.e_machine != own->e_machine ||
+        head.e_ident[EI_CLASS] != own->e_ident[EI_CLASS])
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%.200s: is for another processor than this dsflow",
+                           path);
+    if (head.e_shoff + (uint64_t)head.e_shnum * head.e_shentsize >
+        (uint64_t)st.st_size)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%.200s: is cut off: it has %lld bytes", path,
+                           (long long)st.st_size);
+    return DSFLOW_OK;
+}
+
 /* What the loader says begins with the path as it knows it; ours does too. */
 static int cannot_open(const char *path, const char *file,
                        struct dsflow_err *err)
@@ -132,17 +178,10 @@ int dsflow_plugin_load(const char *path, struct dsflow_err *err)
     char *file = strchr(path, '/') != NULL ? dsf_xstrdup(path)
                                            : dsf_xasprintf("./%s", path);
     const struct dsflow_plugin *p;
-    int status = DSFLOW_OK;
+    int status = check_file(path, file, err);
     void *library = NULL;
-    struct stat st;
 
-    if (stat(file, &st) < 0)
-        status = dsflow_fail(err, DSFLOW_EINVAL, "%.200s: %s", path,
-                             strerror(errno));
-    else if (!S_ISREG(st.st_mode))
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%.200s: expected a shared library", path);
-    else
+    if (status == DSFLOW_OK)
         library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (status == DSFLOW_OK && library == NULL)
         status = cannot_open(path, file, err);

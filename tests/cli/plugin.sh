@@ -42,8 +42,16 @@ sed '/^\[model\]/i [codelets]\nload = ["./libgood.so"]' job.toml > with.toml
 sed 's/libgood/nothing/' with.toml > bad.toml
 line "bad.toml:7: codelets: load: ./nothing.so: No such file or directory" \
     run bad.toml
-line "--set: codelets: load: text.txt: invalid ELF header" \
+line "--set: codelets: load: text.txt: expected a shared library" \
     plan job.toml --set codelets.load=text.txt
+head -c 2000 libgood.so > cut.so
+line "--set: codelets: load: cut.so: is cut off: it has 2000 bytes" \
+    plan job.toml --set codelets.load=cut.so
+# The machine that an ELF file is for is said in its bytes 18 and 19.
+cp libgood.so other.so
+printf '\377\376' | dd of=other.so bs=1 seek=18 conv=notrunc 2> /dev/null
+line "--set: codelets: load: other.so: is for another processor than this dsflow" \
+    plan job.toml --set codelets.load=other.so
 line "--set: codelets: load: .: expected a shared library" \
     plan job.toml --set codelets.load=.
 line "--set: [pull]: unknown table" plan job.toml --set pull.share=0.1
