@@ -10,7 +10,7 @@ DSFLOW_BEGIN_DECLS
 
 /* Is the checkpoint in `folder` ("run/checkpoints/step-120") whole, each file
  * as it was written? *step (NULL is fine): the steps that were done. Errors:
- * DSFLOW_EINVAL, with the file and what is wrong with it. */
+ * DSFLOW_EFAIL, with the file and what is wrong with it. */
 DSFLOW_API int dsflow_checkpoint_verify(const char *folder, int64_t *step,
                                         struct dsflow_err *err);
 

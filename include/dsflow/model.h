@@ -52,7 +52,7 @@ enum { DSFLOW_LATEST_STEP = -1 };
 
 /* The weights of the checkpoint of `step` in the output folder of the job, or
  * of the latest one; 0: as the job starts. Errors: DSFLOW_EINVAL where there is
- * none. */
+ * none; DSFLOW_EFAIL where it is damaged. */
 DSFLOW_API int dsflow_model_open(const struct dsflow_job *job, int64_t step,
                                  struct dsflow_model **model,
                                  struct dsflow_err *err);

@@ -28,6 +28,9 @@ int dsf_api_open(const struct dsflow_job *job, const struct dsflow_batches *own,
 int dsf_api_check_size(const char *name, uint32_t size, size_t wanted,
                        struct dsflow_err *err);
 
+/* Is it the number of a step, or DSFLOW_LATEST_STEP? */
+int dsf_api_check_step(int64_t step, struct dsflow_err *err);
+
 /* A tensor by its place in the model, or its name; NULL: there is none. */
 struct dsf_place {
     unsigned unit;

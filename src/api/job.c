@@ -132,6 +132,16 @@ int dsf_api_open(const struct dsflow_job *job, const struct dsflow_batches *own,
                              err);
 }
 
+int dsf_api_check_step(int64_t step, struct dsflow_err *err)
+{
+    if (step >= DSFLOW_LATEST_STEP)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "step %lld: expected the number of a step, or "
+                       "DSFLOW_LATEST_STEP",
+                       (long long)step);
+}
+
 int dsf_api_check_size(const char *name, uint32_t size, size_t wanted,
                        struct dsflow_err *err)
 {

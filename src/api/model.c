@@ -23,6 +23,8 @@ int dsflow_model_open(const struct dsflow_job *job, int64_t step,
 
     m->text = dsf_xcalloc(1, sizeof(*m->text));
     if (status == DSFLOW_OK)
+        status = dsf_api_check_step(step, err);
+    if (status == DSFLOW_OK)
         status = dsf_params_all(&m->s, step < 0 ? DSF_LATEST : step, &m->params,
                                 &from, err);
     *out = status == DSFLOW_OK ? m : NULL;

@@ -354,8 +354,10 @@ int dsflow_evaluate(const struct dsflow_job *job,
     bool serial = options != NULL && options->serial;
     struct dsf_session s = { 0 };
     struct dsf_validation v;
-    int status = begin(options, err);
+    int status = dsf_api_check_step(step, err);
 
+    if (status == DSFLOW_OK)
+        status = begin(options, err);
     if (status < 0)
         return status;
     status = dsf_api_open(job, options != NULL ? options->batches : NULL, &s,

@@ -313,6 +313,8 @@ static void errors_come_back(void **state)
     snprintf(path, sizeof(path), "%s/errors/checkpoints/step-4", folder);
     must(dsflow_checkpoint_verify(path, &step, &err), &err);
     assert_int_equal(step, 4);
+    assert_int_equal(dsflow_checkpoint_verify(folder, &step, &err),
+                     DSFLOW_EFAIL);
     assert_true(source.calls > 0);
 
     batches.train = NULL;
@@ -402,6 +404,10 @@ static void text_comes_by_tokens(void **state)
     assert_int_equal(a.tokens, 6);
     must(dsflow_run_save(run, &err), &err);
     dsflow_run_close(run);
+    assert_int_equal(dsflow_model_open(job, -7, &model, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "step -7: expected the number of a step, or "
+                                 "DSFLOW_LATEST_STEP");
+    assert_int_equal(dsflow_evaluate(job, NULL, -2, &v, &err), DSFLOW_EINVAL);
     must(dsflow_model_open(job, 1, &model, &err), &err);
     must(dsflow_model_generate(model, "word", 4, &sampling, on_token, &b, &err),
          &err);
