@@ -114,7 +114,7 @@ struct dsf_job_schedule { /* [schedule] */
     int64_t warmup;
     int warmup_shape;        /* enum dsf_warmup_shape */
     double warmup_ratio;     /* first lr as a share of lr */
-    double min_ratio;        /* last lr as a share of lr */
+    double min_ratio;        /* at the end, as a share of lr */
     int64_t total;           /* steps the schedule is stretched over; -1: all */
     int64_t half_cycle, second_half_cycle, decay_steps; /* one_cycle */
     double cycle_min_ratio, decay_rate;

@@ -302,8 +302,8 @@ static const struct dsflow_option schedule_options[] = {
                         "rate of the first step, as a share of lr",
                         WARMS_UP " and schedule.warmup >= 1"),
     DSFLOW_OPTION_FLOAT(SCHEDULE, min_ratio, "0.0", 0, 1,
-                        "rate of the last step, as a share of lr",
-                        "schedule.kind = warmup_cosine"),
+                        "rate at the end, as a share of lr",
+                        "schedule.kind = warmup_cosine|warmup_linear"),
     DSFLOW_OPTION_AUTO(SCHEDULE, total, "\"auto\"", 1, MANY,
                        "steps the schedule is made for; auto: those of the "
                        "job",

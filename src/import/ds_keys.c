@@ -151,7 +151,7 @@ static const struct dsf_ds_key keys[] = {
       "eps is added to the root" },
     { "scheduler.type", DSF_DS_BECOMES, "schedule.kind" },
     { "scheduler.params.warmup_min_lr", DSF_DS_BECOMES,
-      "schedule.warmup_ratio" },
+      "schedule.warmup_ratio, schedule.min_ratio" },
     { "scheduler.params.warmup_max_lr", DSF_DS_BECOMES, "optimizer.lr" },
     { "scheduler.params.warmup_num_steps", DSF_DS_BECOMES, "schedule.warmup" },
     { "scheduler.params.warmup_type", DSF_DS_BECOMES, "schedule.warmup_shape" },

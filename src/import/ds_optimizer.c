@@ -251,6 +251,10 @@ static void warmup_decay(struct dsf_ds *x)
 {
     take_rate(x, S "warmup_max_lr", 1e-3);
     take_warmup_to(x, S "warmup_max_lr");
+    /* It goes back to where it began. */
+    if (dsf_ds_get(x, S "warmup_min_lr") != NULL)
+        take_share(x, "min_ratio", S "warmup_min_lr", 0, S "warmup_max_lr",
+                   1e-3);
     take_steps(x, "total", S "total_num_steps", 0);
 }
 

@@ -47,7 +47,8 @@ static double warmup_linear(const void *part, const struct dsflow_lr_keys *k,
     if (i < w)
         return warmup(part, k, i);
     share = left / (span > 1 ? span : 1);
-    return k->lr * (share > 0 ? share : 0);
+    share = share > 0 ? share : 0;
+    return k->lr * (k->min_ratio + (1 - k->min_ratio) * share);
 }
 
 static double warmup_cosine(const void *part, const struct dsflow_lr_keys *k,
@@ -97,7 +98,7 @@ static const struct dsflow_lr_schedule schedules[] = {
       .summary = "up, then down along half a cosine", .warms_up = 1, .ends = 1,
       .lr = warmup_cosine },
     { .abi = DSFLOW_LR_SCHEDULE_ABI, .name = "warmup_linear",
-      .summary = "up, then down along a line to 0", .warms_up = 1, .ends = 1,
+      .summary = "up, then down along a line", .warms_up = 1, .ends = 1,
       .lr = warmup_linear },
     { .abi = DSFLOW_LR_SCHEDULE_ABI, .name = "warmup",
       .summary = "up, then the base rate", .warms_up = 1, .lr = warmup },

@@ -60,7 +60,7 @@ keys "memory.device memory.host " memory
 keys "memory.nvme.depth " depth
 [ "$("$dsflow" list keys | grep -c '^    expects')" -gt 90 ] || fault "list keys: too few"
 [ "$("$dsflow" list keys lr --json | grep -c '"key"')" -eq 1 ] || fault "list keys lr --json"
-"$dsflow" list keys min_ratio | grep -qx '    used with schedule.kind = warmup_cosine' || fault "no condition"
+"$dsflow" list keys min_ratio | grep -qx '    used with schedule.kind = warmup_cosine or warmup_linear' || fault "no condition"
 no_key() {
     "$dsflow" list keys "$1" > out 2> err
     [ $? -eq 2 ] && [ ! -s out ] && [ "$(cat err)" = "dsflow: list keys: $1: no table and no key$2" ] ||

@@ -24,8 +24,8 @@ nowhere="$none and offload.params is \"none\" and offload.gradients is \"none\" 
 undisked=$(echo "$nowhere" | sed 's/"none"/& (needs nvme)/g')
 
 warns "" job.toml
-idle schedule.min_ratio 0.1 'schedule.kind is "warmup_linear" (needs warmup_cosine)' \
-    --set schedule.kind=warmup_linear
+idle schedule.min_ratio 0.1 'schedule.kind is "warmup" (needs warmup_cosine or warmup_linear)' \
+    --set schedule.kind=warmup
 idle schedule.half_cycle 10 'schedule.kind is "warmup_cosine" (needs one_cycle)'
 idle schedule.range_rate 2 'schedule.kind is "warmup_cosine" (needs range_test)'
 idle schedule.warmup_ratio 0.1 'schedule.warmup is 0 (needs 1 or more)' --set schedule.warmup=0

@@ -602,6 +602,11 @@ static void rates_are_those_of_deepspeed(void **state)
           "\"warmup_type\": \"linear\", \"total_num_steps\": 100}",
           { 9, 9e-4 }, { 10, 1e-3 }, { 50, 0.00055555555555555556 },
           { 99, 1.1111111111111112e-05 }, { 100, 0 });
+    RATES("\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_num_steps\": 10, "
+          "\"warmup_type\": \"linear\", \"total_num_steps\": 100, "
+          "\"warmup_min_lr\": 0.0001}",
+          { 0, 1e-4 }, { 5, 5.5e-4 }, { 10, 1e-3 }, { 55, 5.5e-4 },
+          { 100, 1e-4 }, { 101, 1e-4 });
     RATES(
         "\"type\": \"WarmupCosineLR\", \"params\": {\"warmup_num_steps\": 10, "
         "\"warmup_type\": \"linear\", \"total_num_steps\": 100}",

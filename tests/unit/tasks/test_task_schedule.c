@@ -49,6 +49,9 @@ static void decay_after_warm_up_is_linear(void **state)
 
     POINTS("warmup_linear", &a, { 9, 9e-4 }, { 10, 1e-3 }, { 50, 5.5555556e-4 },
            { 99, 1.1111111e-5 }, { 100, 0 });
+    a.min_ratio = 0.1;
+    POINTS("warmup_linear", &a, { 9, 9e-4 }, { 10, 1e-3 }, { 55, 5.5e-4 },
+           { 100, 1e-4 }, { 101, 1e-4 });
 }
 
 static void decay_after_warm_up_is_a_cosine(void **state)
