@@ -1,5 +1,7 @@
 /* lr_schedules.c - learning rates, in the arithmetic of DeepSpeed's schedulers
- * (runtime/lr_schedules.py): a job that moves here keeps its curve. */
+ * (runtime/lr_schedules.py): a job that moves here keeps its curve. But step i,
+ * from 0, has the rate of last_batch_iteration = i, as with torch's schedulers;
+ * DeepSpeed's makes that behind its step i, for the next one. */
 #include "tasks/tasks.h"
 
 #include "config/job_tables.h"
