@@ -286,6 +286,8 @@ static void take_loss_scale(struct dsf_ds *x)
 
     if (scale > 0) {
         dsf_ds_take_number(x, "precision", "loss_scale", "fp16.loss_scale", 0);
+        /* No smaller scale is there to try, and yet it goes on. */
+        dsf_ds_set_text(x, "train", "on_nonfinite", "fp16.loss_scale", "skip");
         return;
     }
     if (scale < 0)

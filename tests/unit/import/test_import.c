@@ -665,6 +665,7 @@ static void types_are_those_asked_for(void **state)
     make("{" BATCH "\"fp16\": {\"enabled\": true, \"loss_scale\": 128}}",
          RANKS(1));
     assert_line("loss_scale = 128.0 ");
+    assert_line("on_nonfinite = \"skip\"        # fp16.loss_scale, line 1\n");
     assert_refused("{" BATCH "\"fp16\": {\"enabled\": true}, "
                    "\"bf16\": {\"enabled\": true}}",
                    RANKS(1),
