@@ -1,6 +1,7 @@
 /* segment_check.c - is the description of a segment whole? */
 #include "segments/segment.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { LONGEST_NAME = 64 }; /* of a tensor, without that of its layer */
@@ -110,6 +111,21 @@ static int check_writes(const struct dsflow_segment *s,
     return DSFLOW_OK;
 }
 
+/* What forward leaves is there in the backward pass only where it is kept. */
+static int check_kept(const struct dsflow_segment *s, struct dsflow_err *err)
+{
+    for (unsigned p = 0; p < s->nports; p++)
+        if ((s->ports[p].from == DSFLOW_FROM_PASSING ||
+             s->ports[p].from == DSFLOW_FROM_BRIEF) &&
+            has_port(s->forward, p))
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "segment %.40s: task %.60s: port %.40s: is made "
+                               "in the backward pass: expected "
+                               "DSFLOW_FROM_KEPT",
+                               s->name, s->forward->name, s->ports[p].name);
+    return DSFLOW_OK;
+}
+
 /* Does a task of it have a port that is connected so? */
 static bool has_from(const struct dsflow_segment *s, const struct dsflow_op *op,
                      enum dsflow_from from)
@@ -198,6 +214,12 @@ static int check_tensors(const struct dsflow_segment *s, struct dsflow_err *err)
                                "rows or columns or not at all",
                                s->name, t->name, (long long)t->rows,
                                (long long)t->cols, t->cut);
+        if (!isfinite(t->value) || !isfinite(t->std) || t->std < 0)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "segment %.40s: tensor %.40s: value %g, std %g: "
+                               "expected numbers, and a std of at least 0",
+                               s->name, t->name, (double)t->value,
+                               (double)t->std);
         vectors |= t->rows == 0;
         if (check_name(s, t->name, list, i, err) < 0)
             return DSFLOW_EINVAL;
@@ -279,6 +301,8 @@ int dsf_segment_check(const struct dsflow_segment *s, struct dsflow_err *err)
             s, s->forward, 1u << DSFLOW_FROM_OUT | 1u << DSFLOW_FROM_KEPT, err);
     if (status == DSFLOW_OK)
         status = check_writes(s, s->backward_input, 1u << DSFLOW_FROM_DIN, err);
+    if (status == DSFLOW_OK)
+        status = check_kept(s, err);
     if (status == DSFLOW_OK && s->hooks == NULL)
         status = check_backward(s, err);
     if (status == DSFLOW_OK)

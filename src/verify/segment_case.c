@@ -3,6 +3,9 @@
 
 #include "codelets/trials.h"
 #include "segments/segment.h"
+#include "verify/child.h"
+
+#include <string.h>
 
 /* A layer of these sizes, of one of the families. */
 static struct dsflow_layout any_layout(const struct dsflow_tile *tile,
@@ -58,6 +61,9 @@ static int make(const struct dsflow_op *op, uint64_t seed,
     if (s->tensors != NULL)
         dsf_unit_list(&unit, &layout);
     s->fill(&site, args);
+    if (memcmp(args, &tile, sizeof(tile)) != 0)
+        dsf_child_fault("its fill: expected arguments that begin with the "
+                        "tile");
     status = s->needs(op, args, need, NULL);
     for (unsigned p = 0; p < op->nports; p++)
         if (op->ports[p].name != NULL &&

@@ -9,6 +9,7 @@
 #include "lib/test.h"
 
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 static int read_segments(const char *model, const char *more,
@@ -159,6 +160,18 @@ static void a_name_for_no_file(struct dsflow_segment *s)
     s->tensors = odd_names;
 }
 
+static void not_a_number(const struct dsflow_layout *layout,
+                         struct dsflow_tensor_spec *list)
+{
+    list[0] =
+        (struct dsflow_tensor_spec){ .name = "v", .cols = 4, .value = NAN };
+}
+
+static void no_numbers(struct dsflow_segment *s)
+{
+    s->tensors = not_a_number;
+}
+
 static void without_tensors(struct dsflow_segment *s)
 {
     s->tensors = NULL;
@@ -199,6 +212,11 @@ static void what_is_made_is_read(struct dsflow_segment *s)
     own_port(s, "x")->from = DSFLOW_FROM_OUT;
 }
 
+static void what_is_kept_passes_by(struct dsflow_segment *s)
+{
+    own_port(s, "gate")->from = DSFLOW_FROM_PASSING;
+}
+
 static void a_description_with_a_fault_is_refused(void **state)
 {
     faulty(same, "segment gated_norm: the name is taken (a test)");
@@ -236,6 +254,11 @@ static void a_description_with_a_fault_is_refused(void **state)
     faulty(what_is_made_is_read,
            "segment gated_norm: task gated_norm.forward: port x: expected "
            "DSFLOW_W: it has no contents before");
+    faulty(what_is_kept_passes_by,
+           "segment gated_norm: task gated_norm.forward: port gate: is made in "
+           "the backward pass: expected DSFLOW_FROM_KEPT");
+    faulty(no_numbers, "segment gated_norm: tensor v: value nan, std 0: "
+                       "expected numbers, and a std of at least 0");
 }
 
 /* A segment like gated_norm by another name, whose tensors have the names of

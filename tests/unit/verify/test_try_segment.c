@@ -162,6 +162,36 @@ static void wrong_gradients_are_found(void **state)
     }
 }
 
+static void fill_otherwise(const struct dsflow_site *site, void *args)
+{
+    fill(site, args);
+    ((struct args *)args)->tile.rows++;
+}
+
+static void make_case(const void *user, struct dsf_verdict *verdict)
+{
+    static struct dsflow_segment other;
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
+    struct dsflow_err err = { .msg = "" };
+    struct args args = { .w = 0 };
+    unsigned n, fresh = 0;
+
+    other = gated_norm;
+    other.fill = fill_otherwise;
+    if (dsflow_segment_register(&other, &err) < 0)
+        dsf_child_fault("the test: %s", err.msg);
+    dsf_trials_described.make(&forward_op, 1, shapes, &n, &args, &fresh);
+}
+
+static void arguments_begin_with_the_tile(void **state)
+{
+    struct dsf_verdict verdict = { .cases = 0 };
+
+    dsf_child_run(make_case, NULL, 60, &verdict);
+    assert_string_equal(verdict.fault, "its fill: expected arguments that "
+                                       "begin with the tile");
+}
+
 /* A forward pass that computes something else has other gradients than those
  * that are built in. */
 static void a_forward_pass_answers_for_the_gradients_it_has(void **state)
@@ -219,6 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_gradients_are_right),
         cmocka_unit_test(wrong_gradients_are_found),
+        cmocka_unit_test(arguments_begin_with_the_tile),
         cmocka_unit_test(a_forward_pass_answers_for_the_gradients_it_has),
         cmocka_unit_test(cases_follow_from_a_description),
     };
