@@ -491,6 +491,25 @@ void dsf_options_default(const struct dsflow_option *options, void *base)
             dsf_fatal("bug: default of %s: %s", options->key, err.msg);
 }
 
+/* A key as it stands in job.toml and behind --set, once in its table. */
+static int check_key(const struct dsflow_option *options,
+                     const struct dsflow_option *o, struct dsflow_err *err)
+{
+    size_t n = strspn(o->key, "abcdefghijklmnopqrstuvwxyz"
+                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+
+    if (n == 0 || o->key[n] != '\0')
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "key \"%.60s\": expected letters, digits, '_' and "
+                           "'-'",
+                           o->key);
+    for (; options != o; options++)
+        if (strcmp(options->key, o->key) == 0)
+            return dsflow_fail(err, DSFLOW_EINVAL, "%.60s: expected it once",
+                               o->key);
+    return DSFLOW_OK;
+}
+
 static int check_option(const struct dsflow_option *o, size_t size,
                         struct dsflow_err *err)
 {
@@ -538,8 +557,11 @@ int dsf_options_check(const char *name, const struct dsflow_option *options,
     int status = DSFLOW_OK;
     void *base;
 
-    for (o = options; o->key != NULL && status == DSFLOW_OK; o++)
-        status = check_option(o, size, err);
+    for (o = options; o->key != NULL && status == DSFLOW_OK; o++) {
+        status = check_key(options, o, err);
+        if (status == DSFLOW_OK)
+            status = check_option(o, size, err);
+    }
     if (status == DSFLOW_OK)
         status = check_conditions(name, options, err);
     if (status < 0)

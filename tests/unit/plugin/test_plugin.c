@@ -348,6 +348,15 @@ static void keys_of_elements_are_checked_when_they_come(void **state)
         DSFLOW_OPTION_TABLES(struct list, rows, nested, struct list, "rows"),
         { 0 },
     };
+    static const struct dsflow_option spaced[] = {
+        DSFLOW_OPTION_FULL("a key", DSFLOW_INT, 0, "4", 0, 9, NULL, "a number"),
+        { 0 },
+    };
+    static const struct dsflow_option again[] = {
+        DSFLOW_OPTION_INT(struct part, n, "4", 0, 9, "a number"),
+        DSFLOW_OPTION_INT(struct part, n, "5", 0, 9, "a number"),
+        { 0 },
+    };
     unsigned n = dsf_job_added_tables();
     struct dsflow_err err;
 
@@ -360,6 +369,15 @@ static void keys_of_elements_are_checked_when_they_come(void **state)
         dsf_job_add_table("odd", "odd", twice, sizeof(struct list), &err),
         DSFLOW_EINVAL);
     assert_string_equal(err.msg, "rows: rows: a table that repeats in another");
+    assert_int_equal(
+        dsf_job_add_table("odd", "odd", spaced, sizeof(struct part), &err),
+        DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "key \"a key\": expected letters, digits, '_' "
+                                 "and '-'");
+    assert_int_equal(
+        dsf_job_add_table("odd", "odd", again, sizeof(struct part), &err),
+        DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "n: expected it once");
     assert_int_equal(dsf_job_added_tables(), n);
 }
 
