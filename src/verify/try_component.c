@@ -283,6 +283,38 @@ static void check_shard(const struct dsf_case *c, const struct dsf_computes *by,
     free(a);
 }
 
+/* Half the gradient, and twice the scale that clips it: the same update. */
+static void check_scale(const struct dsf_case *c, const struct dsf_computes *by,
+                        const struct dsf_left *whole)
+{
+    struct dsflow_control *control = c->before[CONTROL];
+    float *grad = c->before[GRAD];
+    struct dsf_left left;
+
+    control->scale *= 2;
+    control->norm /= 2;
+    for (int64_t e = 0; e < c->shapes[GRAD].elems; e++)
+        grad[e] /= 2;
+    dsf_case_run(c, by, &left);
+    control->scale /= 2;
+    control->norm *= 2;
+    for (int64_t e = 0; e < c->shapes[GRAD].elems; e++)
+        grad[e] *= 2;
+    for (unsigned i = PARAM; i < c->n; i++)
+        for (size_t e = 0; e < dsf_case_count(c, i); e++) {
+            double a = dsf_case_number(c, whole->v[i], i, e);
+            double b = dsf_case_number(c, left.v[i], i, e);
+
+            if (fabs(a - b) > DSF_TRY_FP32 * (1 + fabs(a)))
+                dsf_child_fault("does not multiply the gradient by the scale "
+                                "of the control, which clips it: port %s, "
+                                "number %zu: %.9g, and with half of one and "
+                                "twice the other %.9g",
+                                c->op->ports[i].name, e, a, b);
+        }
+    dsf_left_free(&left);
+}
+
 static void try_update(const struct dsflow_optimizer *o,
                        const struct dsf_case *c, const struct dsf_computes *by)
 {
@@ -298,6 +330,7 @@ static void try_update(const struct dsflow_optimizer *o,
             check_shard(c, by, &left, 0, cut);
         check_shard(c, by, &left, cut, a->elems - cut);
     }
+    check_scale(c, by, &left);
     dsf_left_free(&left);
 }
 

@@ -288,7 +288,7 @@ static const struct dsflow_segment segment = {
 };
 
 /* Optimizers: one moves the padding, one needs whole tensors and does not say
- * so. */
+ * so, one does not clip. */
 static void bad_padding(const struct dsflow_call *call)
 {
     const struct dsflow_update_args *a = call->args;
@@ -306,6 +306,14 @@ static void bad_shard(const struct dsflow_call *call)
         sum += fabsf(FLOATS(1)[a->grad_at + i]);
     for (int64_t i = 0; i < a->elems; i++)
         FLOATS(2)[a->param_at + i] -= FLOATS(1)[a->grad_at + i] / sum;
+}
+
+static void bad_scale(const struct dsflow_call *call)
+{
+    const struct dsflow_update_args *a = call->args;
+
+    for (int64_t i = 0; i < a->elems; i++)
+        FLOATS(2)[a->param_at + i] -= 0.01f * FLOATS(1)[a->grad_at + i];
 }
 
 #define OPTIMIZER(f)                                                           \
@@ -335,6 +343,7 @@ static void bad_shard(const struct dsflow_call *call)
     };
 OPTIMIZER(bad_padding)
 OPTIMIZER(bad_shard)
+OPTIMIZER(bad_scale)
 
 static double negative(const void *part, const struct dsflow_lr_keys *keys,
                        int64_t step)
@@ -379,18 +388,19 @@ const struct dsflow_plugin dsflow_plugin = {
     .ops =
         (const struct dsflow_op *const[]){
             TASKS(XX) & op_untried_as_it_has_no_trials_for_it, &op_bad_gradient,
-            &op_bad_padding, &op_bad_shard, NULL },
+            &op_bad_padding, &op_bad_shard, &op_bad_scale, NULL },
 #undef XX
 #define XX(f) &codelet_##f,
     .codelets =
         (const struct dsflow_codelet *const[]){
             TASKS(XX) & codelet_untried_as_it_has_no_trials_for_it,
             &codelet_bad_gradient, &codelet_bad_padding, &codelet_bad_shard,
-            NULL },
+            &codelet_bad_scale, NULL },
 #undef XX
     .optimizers =
         (const struct dsflow_optimizer *const[]){ &optimizer_bad_padding,
-                                                  &optimizer_bad_shard, NULL },
+                                                  &optimizer_bad_shard,
+                                                  &optimizer_bad_scale, NULL },
     .schedules = (const struct dsflow_lr_schedule *const[]){ &bad_rate, NULL },
     .segments = (const struct dsflow_segment *const[]){ &segment, NULL },
     .policies = (const struct dsflow_policy *const[]){ &bad_policy, NULL },

@@ -62,7 +62,7 @@ static void cpu(const struct dsflow_call *call)
     };
 BAD_TASKS(TASK)
 
-/* Every optimizer: param -= lr grad. */
+/* Every optimizer: param -= lr scale grad. */
 static void update(const struct dsflow_call *call)
 {
     const struct dsflow_update_args *a = call->args;
@@ -71,7 +71,7 @@ static void update(const struct dsflow_call *call)
     float *param = (float *)call->bufs[PARAM].ptr + a->param_at;
 
     for (int64_t i = 0; i < a->elems; i++)
-        param[i] -= (float)control->lr * grad[i];
+        param[i] -= (float)(control->lr * control->scale) * grad[i];
 }
 
 #define OPTIMIZER(f)                                                           \

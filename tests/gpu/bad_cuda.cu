@@ -85,7 +85,9 @@ __global__ void move(const struct dsflow_control *control, int looks,
 {
     for (int64_t i = threadIdx.x; i < n && !(looks && control->skip);
          i += THREADS)
-        param[i] = __fsub_rn(param[i], __fmul_rn((float)control->lr, grad[i]));
+        param[i] = __fsub_rn(
+            param[i],
+            __fmul_rn((float)(control->lr * control->scale), grad[i]));
 }
 
 static const char *update(const struct dsflow_call *call, void *stream,
