@@ -128,9 +128,10 @@ static int check(const struct dsf_cli_args *args, struct dsflow_err *err)
         verify_all(&verify);
     for (unsigned i = 0; i < verify.nnames && status == DSFLOW_OK; i++)
         if (!verify.seen[i])
-            status = dsflow_fail(err, DSFLOW_EINVAL,
-                                 "%s: has no codelet, schedule or policy %.60s",
-                                 library, verify.names[i]);
+            status = dsflow_fail(
+                err, DSFLOW_EINVAL,
+                "%s: has no codelet, schedule, policy or format %.60s", library,
+                verify.names[i]);
     free(verify.seen);
     free(how.sets);
     return status < 0 ? status : count.faults > 0;

@@ -1,11 +1,12 @@
 /* try_component.h - what is tried of components that are more than a codelet:
- * optimizers, schedules of the learning rate, policies. */
+ * optimizers, schedules of the learning rate, policies; and formats. */
 #ifndef DSF_VERIFY_TRY_COMPONENT_H
 #define DSF_VERIFY_TRY_COMPONENT_H
 
 #include <dsflow/lr_schedule.h>
 #include <dsflow/optimizer.h>
 #include <dsflow/policy.h>
+#include <dsflow/wire_format.h>
 
 #include "verify/try_codelet.h"
 
@@ -31,5 +32,11 @@ void dsf_try_schedule(const struct dsflow_lr_schedule *s,
  * one twice. */
 void dsf_try_policy(const struct dsflow_policy *policy,
                     const struct dsf_verify_options *how, struct dsf_verdict *verdict);
+
+/* Numbers move no further than it says, what is no number stays none, and each
+ * block is coded by itself. */
+void dsf_try_format(const struct dsflow_wire_format *f,
+                    const struct dsf_verify_options *how,
+                    struct dsf_verdict *verdict);
 
 #endif

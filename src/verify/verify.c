@@ -21,6 +21,7 @@ struct subject {
     const struct dsflow_optimizer *optimizer; /* the codelet is of it */
     const struct dsflow_lr_schedule *schedule;
     const struct dsflow_policy *policy;
+    const struct dsflow_wire_format *format;
 };
 
 /* What a codelet is tried on, and held against. */
@@ -119,8 +120,10 @@ static void try_subject(const void *user, struct dsf_verdict *verdict)
         try_codelet(s, verdict);
     else if (s->schedule != NULL)
         dsf_try_schedule(s->schedule, s->how, verdict);
-    else
+    else if (s->policy != NULL)
         dsf_try_policy(s->policy, s->how, verdict);
+    else
+        dsf_try_format(s->format, s->how, verdict);
 }
 
 /* Why a codelet cannot be tried alone; NULL: it can. */
@@ -145,7 +148,8 @@ static const char *name_of(const struct subject *s)
 {
     return s->codelet != NULL    ? s->codelet->op->name
            : s->schedule != NULL ? s->schedule->name
-                                 : s->policy->name;
+           : s->policy != NULL   ? s->policy->name
+                                 : s->format->name;
 }
 
 /* Was it asked for by name, or was nothing? */
@@ -166,7 +170,8 @@ static const char *sort_of(const struct subject *s)
     return s->on_gpu             ? "CUDA "
            : s->codelet != NULL  ? ""
            : s->schedule != NULL ? "schedule "
-                                 : "policy ";
+           : s->policy != NULL   ? "policy "
+                                 : "format ";
 }
 
 static void try_one(const struct subject *s, const struct dsf_verify *v)
@@ -261,4 +266,7 @@ void dsf_verify(const struct dsf_verify *v)
     for (size_t i = 0;
          (thing = next_of(&dsf_policies, v->origin, &i)) != NULL;)
         try_one(&(struct subject){ .how = v->how, .policy = thing }, v);
+    for (size_t i = 0;
+         (thing = next_of(&dsf_wire_formats, v->origin, &i)) != NULL;)
+        try_one(&(struct subject){ .how = v->how, .format = thing }, v);
 }

@@ -380,6 +380,47 @@ static const struct dsflow_policy bad_policy = {
     .rewrite = change,
 };
 
+/* The upper half of each number; another one has 0 for what is no number. */
+static size_t block_bytes(size_t block)
+{
+    return 2 * block;
+}
+
+static void encode_halves(size_t block, const float *in, uint8_t *out, size_t n)
+{
+    for (size_t i = 0; i < n * block; i++)
+        memcpy(out + 2 * i, (const char *)&in[i] + 2, 2);
+}
+
+static void encode_finite(size_t block, const float *in, uint8_t *out, size_t n)
+{
+    encode_halves(block, in, out, n);
+    for (size_t i = 0; i < n * block; i++)
+        if (!isfinite(in[i]))
+            memset(out + 2 * i, 0, 2);
+}
+
+static void decode(size_t block, const uint8_t *in, float *out, size_t n)
+{
+    memset(out, 0, n * block * sizeof(*out));
+    for (size_t i = 0; i < n * block; i++)
+        memcpy((char *)&out[i] + 2, in + 2 * i, 2);
+}
+
+#define FORMAT(f, its_error, encodes)                                          \
+    static const struct dsflow_wire_format f = {                               \
+        .abi = DSFLOW_WIRE_FORMAT_ABI,                                         \
+        .name = #f,                                                            \
+        .summary = "a format",                                                 \
+        .block = 64,                                                           \
+        .error = its_error,                                                    \
+        .bytes = block_bytes,                                                  \
+        .encode = encodes,                                                     \
+        .decode = decode,                                                      \
+    };
+FORMAT(bad_error, 1e-3, encode_halves)
+FORMAT(bad_infinity, 1.0 / 128, encode_finite)
+
 const struct dsflow_plugin dsflow_plugin = {
     .abi = DSFLOW_PLUGIN_ABI,
     .name = "bad",
@@ -404,4 +445,7 @@ const struct dsflow_plugin dsflow_plugin = {
     .schedules = (const struct dsflow_lr_schedule *const[]){ &bad_rate, NULL },
     .segments = (const struct dsflow_segment *const[]){ &segment, NULL },
     .policies = (const struct dsflow_policy *const[]){ &bad_policy, NULL },
+    .formats =
+        (const struct dsflow_wire_format *const[]){ &bad_error, &bad_infinity,
+                                                    NULL },
 };

@@ -44,6 +44,8 @@ is bad_shard "FAULT +a shard of numbers 0 to [0-9]+ differs from the whole unit 
 is bad_scale "FAULT +does not multiply the gradient by the scale of the control, which clips it: port param, number [0-9]+: "
 is "schedule bad_rate" "FAULT +the rate of step 8 is -0.001: expected a number from 0 on "
 is "policy bad_policy" "FAULT +does not give the same graph twice "
+is "format bad_error" "FAULT +[-0-9.e]+ becomes [-0-9.e]+ in a block of up to [-0-9.e]+: expected at most 0.001 times that between them .*--seed 1 --cases 1"
+is "format bad_infinity" "FAULT +nan becomes 0: expected no finite number "
 [ "$(grep -c . out)" -eq $((cases + 1)) ] || fault "other lines: $(cat out)"
 # Also below a name that is longer than the others.
 awk 'NR == 1 { at = index($0, "cases") + 5 }
@@ -93,7 +95,7 @@ wrong() {
     [ $? -eq 2 ] || fault "codelet $*: status is not 2"
     [ "$(cat err)" = "dsflow: $message" ] || fault "codelet $*: $(cat err)"
 }
-wrong "libbad.so: has no codelet, schedule or policy nobody" check libbad.so nobody
+wrong "libbad.so: has no codelet, schedule, policy or format nobody" check libbad.so nobody
 wrong "nowhere.so: No such file or directory" check nowhere.so
 wrong "--set: [sgd]: unknown table; dsflow's is optimizer.kind = \"sgd\"" check builtin --set sgd.lr=1
 wrong "codelet: chek: expected check" chek libbad.so
