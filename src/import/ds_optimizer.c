@@ -96,22 +96,42 @@ static void take_lamb(struct dsf_ds *x, const char *table)
     dsf_ds_take_number(x, table, "min_coeff", O "min_coeff", 0.01);
 }
 
-/* The rate of what Muon does not update is not the same by default. Most
- * schedules of DeepSpeed give both the same rate, which is theirs. */
-static void take_muon(struct dsf_ds *x)
+static const char *rate_of(struct dsf_ds *x, const struct rule *r)
+{
+    return strcmp(r->kind, "muon") == 0 && dsf_ds_get(x, O "muon_lr") != NULL
+               ? O "muon_lr"
+               : O "lr";
+}
+
+/* The rate of what Muon does not update is not the same by default. A schedule
+ * of DeepSpeed with a highest rate gives it to both. */
+static void take_muon_rates(struct dsf_ds *x, const struct rule *r)
 {
     const char *schedule = dsf_ds_text(x, "scheduler.type", "WarmupCosineLR");
-    const bool own = dsf_ds_get(x, O "adam_lr") != NULL;
+    const bool warmup = strcmp(schedule, "WarmupLR") == 0 &&
+                        dsf_ds_get(x, S "warmup_max_lr") == NULL;
+    const char *adam =
+        dsf_ds_get(x, O "adam_lr") != NULL ? O "adam_lr" : O "lr";
 
+    if (!warmup && strcmp(schedule, "WarmupCosineLR") != 0)
+        return;
+    dsf_ds_take_number(x, "muon", "adam_lr", adam, 3e-4);
+    if (warmup && dsf_ds_number(x, S "warmup_min_lr", 0) > 0 &&
+        dsf_ds_number(x, adam, 3e-4) != dsf_ds_number(x, rate_of(x, r), r->lr))
+        dsf_ds_refuse(x, S "warmup_min_lr",
+                      "both rates of Muon begin with it there, and with the "
+                      "same share of each here: expected 0");
+}
+
+static void take_muon(struct dsf_ds *x, const struct rule *r)
+{
     dsf_ds_take_number(x, "muon", "momentum", O "momentum", 0.95);
     if (!dsf_ds_true(x, O "adam_w_mode", true) &&
         dsf_ds_number(x, O "weight_decay", 0) > 0)
         dsf_ds_refuse(x, O "adam_w_mode",
                       "false beside Muon and weight_decay: what Muon does not "
                       "update is AdamW's here, with a decay of its own");
-    if (strcmp(schedule, "WarmupCosineLR") == 0)
-        dsf_ds_take_number(x, "muon", "adam_lr", own ? O "adam_lr" : O "lr",
-                           3e-4);
+    take_muon_rates(x, r);
 }
 
 static void take_onebit(struct dsf_ds *x, const char *table)
@@ -152,11 +172,8 @@ static void take_zeroone(struct dsf_ds *x)
 
 static void take_rule(struct dsf_ds *x, const struct rule *r)
 {
-    const bool two =
-        strcmp(r->kind, "muon") == 0 && dsf_ds_get(x, O "muon_lr") != NULL;
-
     take_kind(x, r);
-    dsf_ds_take_number(x, "optimizer", "lr", two ? O "muon_lr" : O "lr", r->lr);
+    dsf_ds_take_number(x, "optimizer", "lr", rate_of(x, r), r->lr);
     if (r->beta2 > 0)
         take_betas(x, r->beta2);
     if (r->eps > 0)
@@ -166,7 +183,7 @@ static void take_rule(struct dsf_ds *x, const struct rule *r)
     if (strcmp(r->kind, "lamb") == 0)
         take_lamb(x, "lamb");
     if (strcmp(r->kind, "muon") == 0)
-        take_muon(x);
+        take_muon(x, r);
     if (strcmp(r->kind, "onebit_adam") == 0)
         take_onebit(x, "onebit_adam");
     if (strcmp(r->kind, "onebit_lamb") == 0)
@@ -229,28 +246,32 @@ static void take_warmup(struct dsf_ds *x)
     dsf_ds_set_text(x, "schedule", "warmup_shape", S "warmup_type", shape);
 }
 
-static void take_warmup_to(struct dsf_ds *x, const char *high)
+static void take_warmup_to(struct dsf_ds *x, const char *high, double fallback)
 {
     take_warmup(x);
-    take_share(x, "warmup_ratio", S "warmup_min_lr", 0, high, 1e-3);
+    take_share(x, "warmup_ratio", S "warmup_min_lr", 0, high, fallback);
 }
 
 /* Where this schedule has no highest rate, it is that of the optimizer; older
  * versions of DeepSpeed took 0.001. */
 static void warmup(struct dsf_ds *x)
 {
+    const struct rule *r =
+        dsf_ds_get(x, "optimizer") != NULL ? find_rule(x) : NULL;
+
     if (dsf_ds_get(x, S "warmup_max_lr") == NULL) {
-        take_warmup_to(x, O "lr");
+        take_warmup_to(x, r != NULL ? rate_of(x, r) : O "lr",
+                       r != NULL ? r->lr : 1e-3);
         return;
     }
     take_rate(x, S "warmup_max_lr", 1e-3);
-    take_warmup_to(x, S "warmup_max_lr");
+    take_warmup_to(x, S "warmup_max_lr", 1e-3);
 }
 
 static void warmup_decay(struct dsf_ds *x)
 {
     take_rate(x, S "warmup_max_lr", 1e-3);
-    take_warmup_to(x, S "warmup_max_lr");
+    take_warmup_to(x, S "warmup_max_lr", 1e-3);
     /* It goes back to where it began. */
     if (dsf_ds_get(x, S "warmup_min_lr") != NULL)
         take_share(x, "min_ratio", S "warmup_min_lr", 0, S "warmup_max_lr",

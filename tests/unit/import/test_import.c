@@ -404,6 +404,10 @@ static void the_defaults_are_those_of_deepspeed(void **state)
     assert_string_equal(job.optimizer.kind, "adagrad");
     assert_true(job.optimizer.lr == 1e-2 && job.optimizer.eps == 1e-10);
     dsf_job_fini(&job);
+    make("{" BATCH "\"optimizer\": {\"type\": \"Adagrad\"}, \"scheduler\": "
+         "{\"type\": \"WarmupLR\", \"params\": {\"warmup_min_lr\": 1e-3}}}",
+         RANKS(1));
+    assert_line("warmup_ratio = 0.1 ");
     make_job("{" BATCH "\"optimizer\": {\"type\": \"Lamb\", \"params\": "
              "{\"max_coeff\": 2.5, \"bias_correction\": false}}}",
              RANKS(1), &job);
@@ -431,6 +435,19 @@ static void the_defaults_are_those_of_deepspeed(void **state)
     assert_true(job.optimizer.lr == 0.1);
     assert_null(strstr(did.text, "adam_lr"));
     dsf_job_fini(&job);
+    make_job("{" BATCH "\"optimizer\": {\"type\": \"Muon\", \"params\": "
+             "{\"adam_lr\": 1e-3}}, \"scheduler\": {\"type\": \"WarmupLR\"}}",
+             RANKS(1), &job);
+    assert_true(job.optimizer.lr == 0.02);
+    assert_line("adam_lr = 0.001 ");
+    dsf_job_fini(&job);
+    assert_refused("{" BATCH "\"optimizer\": {\"type\": \"Muon\"},"
+                   "\"scheduler\": {\"type\": \"WarmupLR\", \"params\": "
+                   "\n{\"warmup_min_lr\": 1e-4}}}",
+                   RANKS(1),
+                   "ds.json:2: scheduler.params.warmup_min_lr: both rates of "
+                   "Muon begin with it there, and with the same share of each "
+                   "here: expected 0");
     assert_refused("{" BATCH "\"optimizer\": {\"type\": \"Muon\", \"params\":"
                    "\n{\"weight_decay\": 0.1, \"adam_w_mode\": false}}}",
                    RANKS(1),
