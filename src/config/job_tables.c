@@ -88,7 +88,8 @@ static const struct dsflow_option model_options[] = {
     DSFLOW_OPTION_FLOAT(MODEL, rope_theta, "10000.0", 1, 1e12,
                         "base of the rotary frequencies", LLAMA),
     DSFLOW_OPTION_FLOAT(MODEL, dropout, "0.0", 0, 0,
-                        "dropout is not in this version: 0"),
+                        "dropout is not in this version: 0, whatever "
+                        "config.json in model.init says"),
     DSFLOW_OPTION_OF(DSFLOW_BOOL, MODEL, tied, "true",
                      "the head uses the embedding's matrix"),
     DSFLOW_OPTION_OF(
@@ -294,7 +295,8 @@ static const struct dsflow_option schedule_options[] = {
     DSFLOW_OPTION_NAME(SCHEDULE, kind, "\"constant\"", dsf_job_schedule_name,
                        "course of the learning rate; plug-ins bring more"),
     DSFLOW_OPTION_INT(SCHEDULE, warmup, "0", 0, MANY,
-                      "steps up to the full rate", WARMS_UP),
+                      "steps up to the full rate; 1 is 2, as DeepSpeed has it",
+                      WARMS_UP),
     DSFLOW_OPTION_CHOICE(SCHEDULE, warmup_shape, "\"linear\"", warmup_shapes,
                          "way up; log is DeepSpeed's default",
                          WARMS_UP " and schedule.warmup >= 1"),
