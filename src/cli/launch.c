@@ -2,8 +2,10 @@
  *
  * mpirun is in a session of its own: Ctrl-C at the terminal is for this process
  * alone, which tells process 0, by the signals that mpirun forwards. It would
- * end the others within a second, before they have saved. What it says itself
- * is not shown but where no process began. */
+ * end the others within a second, before they have saved. So SIGTERM and
+ * SIGHUP, which service managers send to all processes at once, are blocked in
+ * it, and SIGINT is this process's way to end it. What it says itself is not
+ * shown but where no process began. */
 #include "cli/launch.h"
 
 #include "base/alloc.h"
@@ -75,7 +77,7 @@ static void pass_on(struct launch *l, int sig)
     if (l->nsigs > 2)
         kill(-l->mpirun, SIGKILL);
     else if (!l->joined)
-        kill(l->mpirun, SIGTERM);
+        kill(l->mpirun, SIGINT);
     else
         kill(l->mpirun, sig == SIGINT ? SIGUSR1 : SIGUSR2);
 }
@@ -100,11 +102,16 @@ _Noreturn static void become_mpirun(struct launch *l, char **words,
 {
     static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE };
     int null = open("/dev/null", O_RDONLY);
+    sigset_t blocked;
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         signal(all[i], SIG_DFL);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGTERM);
+    sigaddset(&blocked, SIGHUP);
+    sigprocmask(SIG_BLOCK, &blocked, NULL);
     setsid();
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    prctl(PR_SET_PDEATHSIG, SIGINT);
     if (getppid() != parent)
         _exit(1);
     dup2(null, STDIN_FILENO);

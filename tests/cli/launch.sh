@@ -124,6 +124,17 @@ for signal in launcher:INT:130 launcher:TERM:143 launcher:HUP:129 0:INT:130 1:TE
     says "^finishing step .*, then saving; "
     saved_once
 done
+# So does one that comes to all of them and mpirun at once, as from systemd(1).
+for signal in TERM:143 HUP:129; do
+    start "all-${signal%:*}" -n 2 --set job.steps=100000
+    until_line '"loss"' "$out/metrics.jsonl"
+    # shellcheck disable=SC2046
+    kill -"${signal%:*}" $pid $(processes)
+    ended "${signal#*:}"
+    says "^finishing step .*, then saving; "
+    says "^stopped after step "
+    saved_once
+done
 out=launcher-INT
 # shellcheck disable=SC2086
 "$dsflow" run long.toml -n 2 --resume $mesh --set job.output=$out > go.log 2>&1 ||
