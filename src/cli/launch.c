@@ -163,7 +163,7 @@ static void read_some(struct stream *s)
 }
 
 /* Milliseconds for poll(2). mpirun may wait for ever for a process that died
- * while it began, or that does not end. */
+ * while it began, or that does not end, and for a host that is out of reach. */
 static int time_to_end(struct launch *l)
 {
     static const double LONGEST = 5;

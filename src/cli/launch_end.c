@@ -119,6 +119,15 @@ static const char *words_of_mpi(struct launch *l)
                : words;
 }
 
+/* What started mpirun's daemon on another host, as ssh does, has ended. mpirun
+ * takes it for one that did not start. */
+static bool has_lost_daemon(struct launch *l)
+{
+    l->said.text[l->said.n] = '\0';
+    return l->joined &&
+           strstr(l->said.text, "unable to reliably start") != NULL;
+}
+
 /* Process 0 did not say with which status it ended. */
 static int fail_of_death(struct launch *l, struct dsflow_err *err)
 {
@@ -133,9 +142,14 @@ static int fail_of_death(struct launch *l, struct dsflow_err *err)
     if (dead == NULL)
         return dsflow_fail(err, DSFLOW_EIO, "mpirun ended with status %d",
                            status);
+    if (has_lost_daemon(l))
+        return dsflow_fail(err, DSFLOW_EIO,
+                           "mpirun lost its connection to host %s, by which "
+                           "it started processes there",
+                           dead->host);
     if (dead->ended)
         snprintf(how, sizeof(how), "ended with status %d", dead->status);
-    else if (status > 128)
+    else if (status > 128 && status < 128 + NSIG)
         snprintf(how, sizeof(how), "was killed by signal %d", status - 128);
     else
         snprintf(how, sizeof(how), "ended with status %d", status);
@@ -156,12 +170,24 @@ static int stopped(const struct launch *l)
     return 128 + l->sig;
 }
 
+/* The others may name one that mpirun ended, as something else had failed. */
+static void forget_told(struct launch *l)
+{
+    int i;
+
+    if (sscanf(l->found, "process %d (", &i) == 1 &&
+        strstr(l->found, ") died ") != NULL && i >= 0 &&
+        (size_t)i < l->nprocesses && l->processes[i].told)
+        l->found[0] = '\0';
+}
+
 int dsf_launch_judge(struct launch *l, bool *again, struct dsflow_err *err)
 {
     const struct process *first = dsf_launch_process(l, 0);
     int status = exit_of(l->status);
 
     *again = false;
+    forget_told(l);
     if (first->ended && first->status > 128)
         return l->sig != 0 ? 128 + l->sig : first->status;
     if (first->ended && (first->status == 0 || first->status == 2))

@@ -49,7 +49,8 @@ static void hear(struct launch *l, int i, const char *line)
         p->told = true;
     else if (strcmp(line, "join") == 0)
         l->joined = true;
-    if (l->ending == 0 && (p->told || p->status != 0 || l->found[0] != '\0'))
+    if (l->ending == 0 && (p->told || p->status != 0 || (i == 0 && p->ended) ||
+                           l->found[0] != '\0'))
         l->ending = dsf_now();
 }
 

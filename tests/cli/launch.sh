@@ -205,6 +205,28 @@ mkdir bin
 printf '#!/bin/sh\necho "mpirun was started"\nexit 1\n' > bin/mpirun
 chmod +x bin/mpirun
 PATH=$here/bin:$PATH refused "1 rank: expected one at least for each of 4000" -n 4000
+
+# An mpirun whose ssh to nodeb ends: not the process is named that it ended for that.
+cat > bin/mpirun <<'END'
+#!/bin/sh
+printf '[1,0]<stderr>:\036begins 11 nodea\n[1,1]<stderr>:\036begins 12 nodeb\n'
+printf '[1,0]<stderr>:\036join\n[1,0]<stderr>:\036told\n'
+printf '[1,1]<stderr>:\036found process 0 (rank 0, host nodea) died in step 5\n'
+echo "ORTE was unable to reliably start one or more daemons."
+exit 255
+END
+PATH=$here/bin:$PATH start lost -n 2
+ended 1
+says "^dsflow: mpirun lost its connection to host nodeb, "
+says .
+# One that waits for ever for a host, when all is done.
+cat > bin/mpirun <<'END'
+#!/bin/sh
+printf '[1,0]<stderr>:\036begins 11 nodea\n[1,0]<stderr>:\036join\n[1,0]<stderr>:\036ended 0\n'
+exec sleep 1000
+END
+PATH=$here/bin:$PATH start waits -n 2
+ended 0
 refused "mesh: dada: unknown key" -n 2 --set mesh.dada=2
 cat > no-ssh <<'END'
 #!/bin/sh
