@@ -16,6 +16,7 @@
 #include "cli/screen.h"
 #include "net/net.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -60,6 +61,23 @@ static int catch_signals(struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+/* mpirun and all that it started here, which may be in groups of their own, as
+ * ssh to a host out of reach is. */
+static void kill_all(const struct launch *l)
+{
+    DIR *all = opendir("/proc");
+    const struct dirent *e;
+
+    while (all != NULL && (e = readdir(all)) != NULL) {
+        pid_t pid = atoi(e->d_name);
+
+        if (pid > 0 && getsid(pid) == l->mpirun)
+            kill(pid, SIGKILL);
+    }
+    if (all != NULL)
+        closedir(all);
+}
+
 /* The first makes process 0 save and stop, the second makes it stop, and the
  * third is for what does not answer. */
 static void pass_on(struct launch *l, int sig)
@@ -75,7 +93,7 @@ static void pass_on(struct launch *l, int sig)
     if (l->over)
         return;
     if (l->nsigs > 2)
-        kill(-l->mpirun, SIGKILL);
+        kill_all(l);
     else if (!l->joined)
         kill(l->mpirun, SIGINT);
     else
@@ -100,7 +118,7 @@ _Noreturn static void become_mpirun(struct launch *l, char **words,
                                     pid_t parent, const int *out,
                                     const int *error)
 {
-    static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE };
+    static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD };
     int null = open("/dev/null", O_RDONLY);
     sigset_t blocked;
 
@@ -174,7 +192,7 @@ static int time_to_end(struct launch *l)
     if (l->ending == 0)
         return -1;
     if (left < 0)
-        kill(-l->mpirun, SIGKILL);
+        kill_all(l);
     return left > 0 ? 1 + (int)(1e3 * left) : 100;
 }
 

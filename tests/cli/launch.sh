@@ -157,12 +157,17 @@ ended 130
 says "^stopped without saving; there is no checkpoint$"
 
 # Nothing outlives the launcher; what processes share has no name any more.
-start killed -n 2 --set job.steps=100000
+mkdir tmp
+TMPDIR=$here/tmp start killed -n 2 --set job.steps=100000
 until_line '"loss"' killed/metrics.jsonl
 grep -e "/vader_segment" -e "/sm_segment" "/proc/$(rank 1)/maps" | grep -v "(deleted)" &&
     fault "shared memory has a name"
 kill -KILL $pid
 ended 137
+folders() {
+    find tmp -name "pid.*"
+}
+until_none "killed: folders of mpirun" folders
 
 # One dies: it is named, by the others or, where mpirun is faster, by the launcher,
 # and all end.
@@ -219,14 +224,20 @@ PATH=$here/bin:$PATH start lost -n 2
 ended 1
 says "^dsflow: mpirun lost its connection to host nodeb, "
 says .
-# One that waits for ever for a host, when all is done.
+# One that waits for ever for a host, when all is done, as its ssh does.
 cat > bin/mpirun <<'END'
 #!/bin/sh
+timeout 1000 sleep 1000 & # in a group of its own
+echo $! > ssh.pid
 printf '[1,0]<stderr>:\036begins 11 nodea\n[1,0]<stderr>:\036join\n[1,0]<stderr>:\036ended 0\n'
 exec sleep 1000
 END
 PATH=$here/bin:$PATH start waits -n 2
 ended 0
+ssh_left() {
+    tr '\0' ' ' < "/proc/$(cat ssh.pid)/cmdline"
+} 2> /dev/null
+until_none "waits: its ssh" ssh_left
 refused "mesh: dada: unknown key" -n 2 --set mesh.dada=2
 cat > no-ssh <<'END'
 #!/bin/sh
