@@ -62,6 +62,12 @@ static void clear_bar(struct launch *l)
     l->in_line = false;
 }
 
+/* Open MPI's, of each message from a process that has died: that is said. */
+static bool is_of_death(const char *line)
+{
+    return line[0] == '[' && strstr(line, "] Read -1, expected ") != NULL;
+}
+
 static void end_line(struct launch *l, int i, struct whole *w)
 {
     char front[32];
@@ -73,6 +79,8 @@ static void end_line(struct launch *l, int i, struct whole *w)
         hear(l, i, w->text + 1);
         return;
     }
+    if (is_of_death(w->text) && dsf_log_level() < DSFLOW_DEBUG)
+        return;
     clear_bar(l);
     dsf_utf8_clean(w->text);
     n = snprintf(front, sizeof(front), "process %d: ", i);

@@ -217,6 +217,7 @@ cat > bin/mpirun <<'END'
 printf '[1,0]<stderr>:\036begins 11 nodea\n[1,1]<stderr>:\036begins 12 nodeb\n'
 printf '[1,0]<stderr>:\036join\n[1,0]<stderr>:\036told\n'
 printf '[1,1]<stderr>:\036found process 0 (rank 0, host nodea) died in step 5\n'
+echo "[1,1]<stderr>:[nodeb:12] Read -1, expected 4096, errno = 3"
 echo "ORTE was unable to reliably start one or more daemons."
 exit 255
 END
