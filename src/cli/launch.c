@@ -330,8 +330,10 @@ int dsf_launch(const char *command, const struct dsf_cli_args *args,
         status = check(args, l.places.n, err);
     if (status == DSFLOW_OK)
         status = catch_signals(err);
-    if (status < 0)
+    if (status < 0) {
+        free(l.places.read);
         return status;
+    }
     asked = l.places;
     l.terminal = dsf_screen_look(STDERR_FILENO).terminal;
     for (int64_t n = 0;; n++) {
@@ -348,6 +350,7 @@ int dsf_launch(const char *command, const struct dsf_cli_args *args,
         dsf_launch_process(&l, 0)->ended)
         status = dsf_launch_process(&l, 0)->status;
     dsf_hosts_left_free(&left);
+    free(asked.read);
     free(l.processes);
     return status;
 }

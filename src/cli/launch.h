@@ -7,18 +7,18 @@
 
 #define DSF_FLAGS_LAUNCH                                                       \
     { "processes", "N", "in so many processes, which mpirun starts", 'n' },    \
-        { "hosts", "HOST:N,HOST:N",                                               \
+        { "hosts", "HOST:N,HOST:N",                                            \
           "on these hosts, N processes on each (default: 1), which mpirun "    \
           "reaches by ssh" },                                                  \
     {                                                                          \
-        "hostfile", "FILE", "on the hosts of a file, as mpirun reads it"       \
+        "hostfile", "FILE", "on the hosts of a file: HOST slots=N in a line"   \
     }
 
 /* Does one of these flags ask for processes? */
 bool dsf_launch_is_asked(const struct dsf_cli_args *args);
 
-/* Whether the command makes sense in `n` processes (0: as many as a hostfile
- * has room for), as far as that is known before they start. */
+/* Whether the command makes sense in `n` processes, as far as that is known
+ * before they start. */
 typedef int (*dsf_launch_check_fn)(const struct dsf_cli_args *args, int64_t n,
                                    struct dsflow_err *err);
 

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "cli/hostfile.h"
 #include "cli/launched.h"
 #include "cli/screen.h"
 #include "net/net.h"
@@ -32,15 +33,14 @@ static int count_hosts(const struct dsf_places *p, int64_t *n,
 {
     const char *at = p->hosts;
 
-    for (*n = 0;; at++) {
+    for (*n = 0; p->hosts != NULL; at++) {
         size_t name = strcspn(at, ":,");
         long slots = 1;
         char *end = (char *)at + name;
 
         if (*end == ':')
             slots = strtol(end + 1, &end, 10);
-        if (name == 0 || strcspn(at, " \t\n'\"") < name || at[0] == '-' ||
-            slots < 1 || slots > DSF_MOST_PROCESSES ||
+        if (!dsf_is_host(at, name) || slots < 1 || slots > DSF_MOST_PROCESSES ||
             (*end != ',' && *end != '\0'))
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "%s: --hosts: %.100s: expected HOST[:N],…, as "
@@ -49,41 +49,48 @@ static int count_hosts(const struct dsf_places *p, int64_t *n,
         *n += slots;
         at = end;
         if (*at == '\0')
-            return DSFLOW_OK;
+            break;
     }
+    return DSFLOW_OK;
 }
 
 int dsf_places_read(struct dsf_places *p, const char *command,
                     const struct dsf_cli_args *args, struct dsflow_err *err)
 {
+    const char *file = dsf_flag_value(args, "hostfile");
     int64_t room = 0;
     int status;
 
     *p = (struct dsf_places){ .command = command,
-                              .hosts = dsf_flag_value(args, "hosts"),
-                              .hostfile = dsf_flag_value(args, "hostfile") };
+                              .hosts = dsf_flag_value(args, "hosts") };
     status =
         dsf_flag_whole(args, "processes", 1, DSF_MOST_PROCESSES, &p->n, err);
     if (status == DSFLOW_OK)
         status =
             dsf_flag_whole(args, "restarts", 0, 1000000, &p->restarts, err);
-    if (status == DSFLOW_OK && p->hosts != NULL)
-        status = count_hosts(p, &room, err);
-    if (status < 0)
-        return status;
-    if (p->hosts != NULL && p->hostfile != NULL)
+    if (status == DSFLOW_OK && p->hosts != NULL && file != NULL)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: --hosts and --hostfile: expected one of them",
                            command);
+    if (status == DSFLOW_OK && file != NULL) {
+        status = dsf_hostfile_read(file, &p->read, err);
+        if (status < 0) {
+            dsflow_fail_in(err, status, "--hostfile");
+            return dsflow_fail_in(err, status, command);
+        }
+        p->hosts = p->read;
+    }
+    if (status == DSFLOW_OK)
+        status = count_hosts(p, &room, err);
+    if (status < 0)
+        return status;
     if (p->hosts != NULL && p->n > room)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: -n: %lld: --hosts has room for %lld: expected "
-                           "no more",
-                           command, (long long)p->n, (long long)room);
-    if (p->hostfile != NULL && access(p->hostfile, R_OK) < 0)
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: --hostfile: %.200s: %m",
-                           command, p->hostfile);
-    if (p->n == 0 && p->hosts == NULL && p->hostfile == NULL)
+                           "%s: -n: %lld: %s has room for %lld: expected no "
+                           "more",
+                           command, (long long)p->n,
+                           file != NULL ? file : "--hosts", (long long)room);
+    if (p->n == 0 && p->hosts == NULL)
         return dsflow_fail(
             err, DSFLOW_EINVAL,
             "run: --restarts: expected -n, --hosts or --hostfile "
@@ -169,18 +176,13 @@ char **dsf_mpirun_words(const struct dsf_places *p,
                         bool again)
 {
     struct words w = { .n = 0 };
+    char *n = dsf_xasprintf("%lld", (long long)p->n);
 
     add_two(&w, "mpirun", "-tag-output");
-    if (p->n > 0) {
-        char *n = dsf_xasprintf("%lld", (long long)p->n);
-
-        add_two(&w, "-n", n);
-        free(n);
-    }
+    add_two(&w, "-n", n);
+    free(n);
     if (p->hosts != NULL)
         add_two(&w, "-host", p->hosts);
-    if (p->hostfile != NULL)
-        add_two(&w, "-hostfile", p->hostfile);
     add_environment(&w);
     add_two(&w, program, p->command);
     add_flags(&w, args, again);

@@ -12,12 +12,14 @@ enum { DSF_MOST_PROCESSES = 65536 };
 /* Where it runs, of the flags: checked. */
 struct dsf_places {
     const char *command; /* of dsflow */
-    int64_t n; /* processes; 0: as many as there is room for */
-    const char *hosts, *hostfile; /* or NULL */
+    int64_t n;           /* processes */
+    const char *hosts;   /* of --hosts, or `read`, or NULL */
+    char *read;          /* what --hostfile has, to be freed, or NULL */
     int64_t restarts;
 };
 
-/* DSFLOW_EINVAL: what is wrong with them. */
+/* Without -n there are as many processes as the hosts have room for.
+ * DSFLOW_EINVAL: what is wrong with them; `read` may be there all the same. */
 int dsf_places_read(struct dsf_places *p, const char *command,
                     const struct dsf_cli_args *args, struct dsflow_err *err);
 

@@ -205,6 +205,23 @@ refused "-n: 3: --hosts has room for 2" --hosts a,b -n 3
 refused "expected one of them" --hosts a --hostfile job.toml
 refused "--hostfile: nowhere: No such file" --hostfile nowhere
 refused "expected -n, --hosts or --hostfile" --restarts 2
+# hostfile TEXT LINES: is refused so, before mpirun is started.
+hostfile() {
+    printf %b "$2" > hosts
+    refused "--hostfile: hosts$1" --hostfile hosts
+}
+hostfile ": no host: expected" ''
+hostfile ": no host: expected" '# a slots=2\n\n \r\n'
+for slots in slots=x slots= slots=0 slots=-1 slots=99999 slot=1 slots=1x 'slots=1 max_slots=2'; do
+    hostfile ":2: b $slots: expected HOST slots=N" "a slots=1\n b $slots\n"
+done
+hostfile ":1: me@a: expected HOST" 'me@a\n'
+hostfile ":1: ::1 slots=1: expected HOST" '::1 slots=1'
+hostfile ":3: a: expected each host once" 'ab\na slots=1\na slots=1\n'
+refused "--hosts: me@a: expected HOST[:N],…" --hosts me@a
+printf '# two\r\na slots = 2\t# first\r\n\r\nb' > hosts
+refused "-n: 4: hosts has room for 3" --hostfile hosts -n 4
+refused "2 ranks: expected one at least for each of 3" --hostfile hosts --set mesh.data=2
 refused "2 ranks: expected one at least for each of 3" -n 3 --set mesh.data=2
 mkdir bin
 printf '#!/bin/sh\necho "mpirun was started"\nexit 1\n' > bin/mpirun
