@@ -7,10 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MOST_BLOCK = 1 << 30, /* the kernel moves 2 GiB at once, at most */
-    MOST_DEPTH = 1024
-};
+enum { MOST_DEPTH = 1024 };
 
 static int check_options(const struct dsf_io_options *o, struct dsflow_err *err)
 {
@@ -21,7 +18,7 @@ static int check_options(const struct dsf_io_options *o, struct dsflow_err *err)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%.200s: a size of %lld bytes: expected 1 or more",
                            o->paths[0], (long long)o->size);
-    if (o->block % DSF_IO_ALIGN != 0 || o->block > MOST_BLOCK)
+    if (o->block % DSF_IO_ALIGN != 0 || o->block > DSF_IO_MOST_BLOCK)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "a block of %zu bytes: expected a multiple of %d, "
                            "at most 1GiB",

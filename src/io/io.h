@@ -17,7 +17,10 @@
 #include <dsflow/error.h>
 
 /* Memory, offsets and lengths of requests are multiples of this. */
-enum { DSF_IO_ALIGN = 4096 };
+enum {
+    DSF_IO_ALIGN = 4096,
+    DSF_IO_MOST_BLOCK = 1 << 30 /* the kernel moves 2 GiB at once, at most */
+};
 /* Of a store that does not ask for others. */
 enum { DSF_IO_BLOCK = 1 << 20, DSF_IO_DEPTH = 4 };
 

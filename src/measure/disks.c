@@ -3,6 +3,7 @@
 #include "measure/disks.h"
 
 #include "base/units.h"
+#include "io/io.h"
 #include "policies/keys.h"
 
 #include <errno.h>
@@ -24,9 +25,11 @@ int dsf_disks_check_keys(const struct dsf_job *job, struct dsflow_err *err)
                             "%s: expected a size of 4KiB or more",
                             piece < 0 ? "auto"
                                       : dsf_size_text((double)piece).s);
-    if (block == 0 || (block > 0 && block % PAGE != 0))
+    if (block == 0 || (block > 0 && block % PAGE != 0) ||
+        block > DSF_IO_MOST_BLOCK)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "memory.nvme", "block",
-                            "%lld bytes: expected a multiple of 4KiB",
+                            "%lld bytes: expected a multiple of 4KiB, at most "
+                            "1GiB",
                             (long long)block);
     return DSFLOW_OK;
 }

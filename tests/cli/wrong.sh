@@ -240,8 +240,9 @@ set_wrong precision.consecutive_hysteresis 2 "precision: consecutive_hysteresis:
 wrong 2 "--set: precision: initial_scale: 0.5: expected at least the 1 of precision.min_scale" \
     run job.toml --set precision.compute=fp16 --set precision.initial_scale=0.5
 set_wrong offload.share 2 'offload: share: 2: expected "auto", or a number, 0 to 1'
-set_wrong memory.nvme.block 0 "memory.nvme: block: 0 bytes: expected a multiple of 4KiB"
-set_wrong memory.nvme.block 5000 "memory.nvme: block: 5000 bytes: expected a multiple of 4KiB"
+set_wrong memory.nvme.block 0 "memory.nvme: block: 0 bytes: expected a multiple of 4KiB, at most 1GiB"
+set_wrong memory.nvme.block 5000 "memory.nvme: block: 5000 bytes: expected a multiple of 4KiB, at most 1GiB"
+set_wrong memory.nvme.block 2GiB "memory.nvme: block: 2147483648 bytes: expected a multiple of 4KiB, at most 1GiB"
 for key in optimizer params gradients activations; do
     set_wrong offload.$key nvme "offload: $key: nvme: expected a folder or more in memory.nvme.path"
 done

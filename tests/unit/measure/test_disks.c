@@ -48,7 +48,7 @@ static void pieces_and_blocks_are_whole_pages(void **state)
                    "or more");
     assert_refused("", "block = 5000", dsf_disks_check_keys,
                    "job.toml:8: memory.nvme: block: 5000 bytes: expected a "
-                   "multiple of 4KiB");
+                   "multiple of 4KiB, at most 1GiB");
 }
 
 static void folders_are_there_where_they_are_used(void **state)
