@@ -119,13 +119,14 @@ static const char *words_of_mpi(struct launch *l)
                : words;
 }
 
-/* What started mpirun's daemon on another host, as ssh does, has ended. mpirun
- * takes it for one that did not start. */
+/* mpirun's daemon on another host has ended, or what started it there, as ssh
+ * does: it takes that for one that did not start. */
 static bool has_lost_daemon(struct launch *l)
 {
     l->said.text[l->said.n] = '\0';
     return l->joined &&
-           strstr(l->said.text, "unable to reliably start") != NULL;
+           (strstr(l->said.text, "unable to reliably start") != NULL ||
+            strstr(l->said.text, "lost communication with a remote") != NULL);
 }
 
 /* Process 0 did not say with which status it ended. */

@@ -228,20 +228,25 @@ printf '#!/bin/sh\necho "mpirun was started"\nexit 1\n' > bin/mpirun
 chmod +x bin/mpirun
 PATH=$here/bin:$PATH refused "1 rank: expected one at least for each of 4000" -n 4000
 
-# An mpirun whose ssh to nodeb ends: not the process is named that it ended for that.
+# An mpirun whose ssh to nodeb ends, or its daemon there: not the process is named
+# that it ended for that.
 cat > bin/mpirun <<'END'
 #!/bin/sh
 printf '[1,0]<stderr>:\036begins 11 nodea\n[1,1]<stderr>:\036begins 12 nodeb\n'
 printf '[1,0]<stderr>:\036join\n[1,0]<stderr>:\036told\n'
 printf '[1,1]<stderr>:\036found process 0 (rank 0, host nodea) died in step 5\n'
 echo "[1,1]<stderr>:[nodeb:12] Read -1, expected 4096, errno = 3"
-echo "ORTE was unable to reliably start one or more daemons."
+cat words
 exit 255
 END
-PATH=$here/bin:$PATH start lost -n 2
-ended 1
-says "^dsflow: mpirun lost its connection to host nodeb, "
-says .
+for words in "was unable to reliably start one or more daemons." \
+    "has lost communication with a remote daemon."; do
+    echo "ORTE $words" > words
+    PATH=$here/bin:$PATH start lost -n 2
+    ended 1
+    says "^dsflow: mpirun lost its connection to host nodeb, "
+    says .
+done
 # One that waits for ever for a host, when all is done, as its ssh does.
 cat > bin/mpirun <<'END'
 #!/bin/sh
