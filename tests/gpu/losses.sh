@@ -1,9 +1,10 @@
 # losses.sh - whole jobs with all their CUDA sides, on GPUs that are not there,
 # beside the serial executor on cores: losses within 1e-5 in fp32, and 1e-2 in bf16
 # and fp16, whatever the mesh; norms of gradients within ten times that. Nothing of
-# them is left to cores.
+# them is left to cores, but what a plug-in has no CUDA side for.
 DSFLOW_CUDA=$PWD/tests/gpu/.libs/dsflow-cuda-emulated.so
 . "${srcdir:-.}/tests/cli/lib.sh"
+source=$(cd "$OLDPWD" && cd "${srcdir:-.}" && pwd)
 DSFLOW_EMULATED_GPUS=2
 DSFLOW_EMULATED_LATE=20
 export DSFLOW_CUDA DSFLOW_EMULATED_GPUS DSFLOW_EMULATED_LATE
@@ -14,8 +15,10 @@ losses() {
         "$1/metrics.jsonl"
 }
 
-# near WITHIN KEYS...: the losses of a job on GPUs, and on cores.
+# near WITHIN KEYS...: the losses of a job on GPUs, and on cores. `left`: kinds of
+# task that cores do.
 n=0
+left=
 near() {
     within=$1
     shift
@@ -32,7 +35,12 @@ near() {
     run cores$n $sets --executor serial
     # shellcheck disable=SC2086
     run gpus$n $sets --set machine.gpus=$gpus
-    ! grep 'on cores' log || fault "$*: some of it runs on cores"
+    if [ -z "$left" ]; then
+        ! grep 'on cores' log || fault "$*: some of it runs on cores"
+    else
+        grep -q "on cores, as they have no CUDA side: $left: " log ||
+            fault "$*: not on cores: $left: $(cat log)"
+    fi
     losses cores$n > cores
     losses gpus$n > gpus
     paste cores gpus | awk -v within="$within" '
@@ -81,4 +89,9 @@ near 1e-2 gpus=2 $llama $layout mesh.tensor=2 precision.compute=bf16
 for type in bf16 fp16; do
     near 1e-2 gpus=2 mesh.data=2 precision.compute=$type precision.gradients=bf16
 done
+# A core takes what kernels have made, not what was there before.
+${CC:-cc} -shared -fPIC -I "$source/include" -o libattention.so \
+    "$source/examples/plugins/attention.c" -lm || exit 1
+left='plain.forward, plain.backward_input'
+near 1e-5 'codelets.load=["./libattention.so"]' model.attention=plain
 finish
