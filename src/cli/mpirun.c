@@ -33,7 +33,7 @@ static int count_hosts(const struct dsf_places *p, int64_t *n,
 {
     const char *at = p->hosts;
 
-    for (*n = 0; p->hosts != NULL; at++) {
+    for (*n = 0;; at++) {
         size_t name = strcspn(at, ":,");
         long slots = 1;
         char *end = (char *)at + name;
@@ -49,9 +49,8 @@ static int count_hosts(const struct dsf_places *p, int64_t *n,
         *n += slots;
         at = end;
         if (*at == '\0')
-            break;
+            return DSFLOW_OK;
     }
-    return DSFLOW_OK;
 }
 
 int dsf_places_read(struct dsf_places *p, const char *command,
@@ -80,7 +79,7 @@ int dsf_places_read(struct dsf_places *p, const char *command,
         }
         p->hosts = p->read;
     }
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK && p->hosts != NULL)
         status = count_hosts(p, &room, err);
     if (status < 0)
         return status;
