@@ -199,6 +199,17 @@ void dsf_mpirun_free(char **words)
     free(words);
 }
 
+/* Slurm ends a job with SIGTERM to all of it, Open MPI's daemons on the other
+ * nodes among them, which would end their processes a second later, before what
+ * is to be saved is whole. GNU's env has the option from coreutils 8.31 on. */
+static void keep_daemons(void)
+{
+    if (getenv("SLURM_JOB_ID") != NULL &&
+        system("env --block-signal=TERM true 2> /dev/null") == 0)
+        setenv("OMPI_MCA_orte_launch_agent",
+               "env --block-signal=TERM --block-signal=HUP orted", 0);
+}
+
 void dsf_mpirun_environment(int64_t start, const char *failed)
 {
     /* Ranks say themselves how many cores they use, and root may train. What
@@ -214,6 +225,7 @@ void dsf_mpirun_environment(int64_t start, const char *failed)
 
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++)
         setenv(settings[i][0], settings[i][1], 0);
+    keep_daemons();
     if (geteuid() == 0) {
         setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
         setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);

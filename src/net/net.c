@@ -44,6 +44,15 @@ bool dsf_net_is_inside(void)
     return getenv("OMPI_COMM_WORLD_SIZE") != NULL || dsf_net_is_one_of_several();
 }
 
+/* Without PMIx, or the PMI of an older Slurm, MPI ends the process in a page of
+ * text. */
+static bool can_meet(void)
+{
+    return getenv("SLURM_STEP_NUM_TASKS") == NULL ||
+           getenv("OMPI_COMM_WORLD_SIZE") != NULL ||
+           getenv("PMIX_RANK") != NULL || getenv("PMI_RANK") != NULL;
+}
+
 static const struct dsf_mpi *open_module(struct dsflow_err *err)
 {
     if (module == NULL)
@@ -58,6 +67,10 @@ int dsf_net_open(struct dsf_wire **out, struct dsflow_err *err)
 
     if (mpi == NULL)
         return DSFLOW_ENOSYS;
+    if (!can_meet())
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "srun started several processes that cannot find "
+                           "each other: expected srun --mpi=pmix");
     why = mpi->open(&wire.process, &wire.nprocesses, &wire.hosts);
     if (why != NULL)
         return dsflow_fail(err, DSFLOW_ENOSYS, "MPI: %s", why);

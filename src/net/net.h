@@ -11,7 +11,8 @@ bool dsf_net_is_one_of_several(void);
 bool dsf_net_is_inside(void);
 
 /* Join them: the wire to them, until dsf_net_close. Once in a process.
- * DSFLOW_ENOSYS: MPI is not there, and why. */
+ * DSFLOW_ENOSYS: MPI is not there, and why; DSFLOW_EINVAL: srun started it
+ * without PMIx. */
 int dsf_net_open(struct dsf_wire **wire, struct dsflow_err *err);
 
 /* When all that was posted has ended, in all of them; it waits for them. */

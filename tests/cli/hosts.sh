@@ -129,6 +129,28 @@ for p in $(ip netns pids "${spaces}b"); do
 done
 ended 1 "^dsflow: process 1 \(.*nodeb.*\) (died in step|was killed by signal 9)"
 
+# In an allocation of Slurm, whose srun has a stand-in, SIGTERM to all of it saves,
+# too: that to the daemon of the other node is left to the launcher.
+mkdir slurm
+cat > slurm/srun <<END
+#!/bin/sh
+while case \$1 in -*) true ;; *) false ;; esac; do shift; done
+SLURM_NODEID=0 TMPDIR=$here/nodeb
+export SLURM_NODEID TMPDIR
+exec ip netns exec ${spaces}b unshare -u -m sh $here/enter nodeb "\$@"
+END
+chmod +x slurm/srun
+(
+    PATH=$here/slurm:$PATH
+    SLURM_JOB_ID=1 SLURM_JOBID=1 SLURM_NODELIST=nodea,nodeb SLURM_TASKS_PER_NODE="1(x2)"
+    export PATH SLURM_JOB_ID SLURM_JOBID SLURM_NODELIST SLURM_TASKS_PER_NODE
+    begin allocated
+    # shellcheck disable=SC2046
+    kill -TERM $(ip netns pids "${spaces}a") $(ip netns pids "${spaces}b")
+    ended 143 "^stopped after step [0-9]*, which is saved"
+    ! grep "^dsflow: " allocated.log && ls allocated/checkpoints/step-* > log
+) || { fault "SIGTERM to an allocation"; cat allocated.log; }
+
 # A host that stays away is left out of a restart, with the same bytes.
 keys="--set job.steps=400 --set checkpoint.every=20 --set checkpoint.keep=1"
 # shellcheck disable=SC2086

@@ -278,5 +278,8 @@ esac
 PATH=$here/empty "$here_dsflow" run job.toml -n 2 > refused.log 2>&1
 [ $? -eq 2 ] && grep -q "no mpirun in PATH" refused.log ||
     fault "without mpirun: $(cat refused.log)"
+SLURM_STEP_NUM_TASKS=2 "$dsflow" run job.toml > refused.log 2>&1
+[ $? -eq 2 ] && grep -q "expected srun --mpi=pmix" refused.log ||
+    fault "srun without PMIx: $(cat refused.log)"
 OMPI_COMM_WORLD_SIZE=1 refused "mpirun or srun started this process" -n 2
 finish
