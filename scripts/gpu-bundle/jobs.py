@@ -478,7 +478,6 @@ def settle(bench, limit):
         process.wait(timeout=max(limit, 1))
     except subprocess.TimeoutExpired:
         machine.stop(process)
-        process.wait()
     bench.results.log(f"compiling: waited {time.monotonic() - begin:.0f} s, "
                       f"status {process.returncode}",
                       (bench.work / "compiling.log").read_text(

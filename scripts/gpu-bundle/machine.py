@@ -202,11 +202,19 @@ class Ended:
         return f"exit status {self.status}: {self.last()}"
 
 
+GONE = 10       # seconds in which who is killed ends, or the driver holds it
+
+
 def stop(process):
+    """Ends it and all of its group: until then they have memory of the GPU."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+    end = time.monotonic() + GONE
+    while time.monotonic() < end and (
+            process.poll() is None or any(group_of(process.pid))):
+        time.sleep(0.05)
 
 
 libc = ctypes.CDLL(None)
@@ -227,13 +235,13 @@ def start(words, env=None, cwd=None, output=None):
 
 
 def group_of(leader):
-    """The processes of a group."""
+    """The processes of a group that have not ended."""
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
             words = pathlib.Path(path).read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if int(words[2]) == leader:
+        if int(words[2]) == leader and words[0] not in "ZX":
             yield int(path.split("/")[2])
 
 
@@ -286,11 +294,9 @@ def run(words, limit, env=None, cwd=None, hangs=0, output=None):
             told = where_it_hangs(process.pid, time.monotonic() + hangs) \
                 if hangs else ""
             stop(process)
-            process.wait()
             status = None
         except BaseException:
             stop(process)
-            process.wait()
             raise
         file.seek(0)
         text = file.read().decode(errors="replace")

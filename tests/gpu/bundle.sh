@@ -259,6 +259,18 @@ assert ended.status is None
 assert "hangs: process" in ended.told and "sleep" in ended.told, ended.told
 ' > log 2>&1 || fault "a hang: $(cat log)"
 
+# What is stopped has ended with all of its processes: memory is free again.
+python3 -B -c '
+import machine, time
+left = machine.group_of
+process = machine.start(["sh", "-c", "sleep 1000; true"])
+end = time.monotonic() + 0.5
+machine.group_of = lambda leader: [1] if time.monotonic() < end else left(leader)
+machine.stop(process)
+assert time.monotonic() >= end, "a process is left"
+assert process.returncode == -9 and not list(left(process.pid))
+' > log 2>&1 || fault "a group that is stopped: $(cat log)"
+
 # A GPU that fails: the part says so, what was kept stays.
 DSFLOW_EMULATED_FAIL=40 python3 ./run --only gpt2-small > log 2>&1 &&
     fault "a GPU that fails is not told"
