@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 
 import jobs
 import machine
@@ -355,13 +356,16 @@ def losses(bench):
         begin_losses(bench)
     keys = {**loss_keys(bench), "machine.gpus": 1}
     rows, runs = [], {}
-    for kind, within in ("fp32", 1e-5), ("bf16", 1e-2):
-        runs[kind] = jobs.train(bench, f"losses {kind}", {
-            **keys, "precision.compute": kind}).column("loss"), within
     process, folder = bench.background["serial"]
     try:
+        for kind, within in ("fp32", 1e-5), ("bf16", 1e-2):
+            runs[kind] = jobs.train(bench, f"losses {kind}", {
+                **keys, "precision.compute": kind}).column("loss"), within
         process.wait(timeout=max(bench.left(), 1))
+    except subprocess.TimeoutExpired:
+        raise Wrong("the serial executor has not ended", rows)
     finally:
+        machine.stop(process)   # it would take the cores of parts behind it
         bench.results.log(f"serial: status {process.returncode}",
                           (bench.work / "serial.log").read_text(
                               errors="replace"))

@@ -271,6 +271,27 @@ assert time.monotonic() >= end, "a process is left"
 assert process.returncode == -9 and not list(left(process.pid))
 ' > log 2>&1 || fault "a group that is stopped: $(cat log)"
 
+# Nor does the serial executor go on beside what is timed, if it takes too long or
+# what it is compared with fails.
+python3 -B -c '
+import pathlib, types, checks, jobs, machine, results
+def fails(*more):
+    raise jobs.Failed("no run")
+def runs(*more):
+    return types.SimpleNamespace(column=lambda name: [])
+pathlib.Path("serial.log").write_text("step 1")
+for train, why in (runs, "has not ended"), (fails, "no run"):
+    process = machine.start(["sleep", "1000"])
+    bench = types.SimpleNamespace(small=True, left=lambda: 0,
+        work=pathlib.Path("."), background={"serial": (process, None)},
+        results=results.Results("serial"))
+    jobs.train = train
+    try:
+        checks.losses(bench)
+    except (checks.Wrong, jobs.Failed) as e:
+        assert why in str(e), e
+    assert process.poll() == -9' > log 2>&1 || fault "a serial executor: $(cat log)"
+
 # A GPU that fails: the part says so, what was kept stays.
 DSFLOW_EMULATED_FAIL=40 python3 ./run --only gpt2-small > log 2>&1 &&
     fault "a GPU that fails is not told"
