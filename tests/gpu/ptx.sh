@@ -62,6 +62,10 @@ changed attention_forward 's/x4.trans.shared/x4.shared/'
 finds test_attention_cuda heads_of_any_width
 changed lamb_cuda '/bar.sync/d'
 finds test_same_bits lamb
+changed lamb_cuda 's/maxntid 256/maxntid 128/'
+finds test_same_bits lamb
+grep -q 'blocks of 256 threads: it is compiled for 128' log ||
+    fault "more threads than a kernel is compiled for: $(cat log)"
 # A sum is rounded apart from its product where both say so, and only there.
 apart='{ .reg .f32 p; mul.rn.f32 p, \2, \3; add.rn.f32 \1, p, \4; }'
 fma='fma.rn.f32\s*\(.*\), \(.*\), \(.*\), \(.*\);'

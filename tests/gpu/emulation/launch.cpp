@@ -357,7 +357,7 @@ static void note_launch(const char *text)
 
 /* What each thread does: what was compiled here, or, where DSFLOW_EMULATED_PTX is
  * a folder of .ptx files, what is there for a GPU. */
-static std::function<void()> body_of(const work &w)
+static std::function<void()> body_of(const work &w, dim3 block)
 {
     const char *folder = getenv("DSFLOW_EMULATED_PTX");
 
@@ -366,6 +366,7 @@ static std::function<void()> body_of(const work &w)
     const ptx::program &p = ptx::program_of(w.kernel, folder);
 
     p.check_arguments(w.at, w.bytes.size());
+    p.check_block(block.count());
     return [&] { ptx::run(p, w.bytes.data()); };
 }
 
@@ -393,7 +394,7 @@ static void run(const char *kernel, dim3 grid, dim3 block, size_t shared,
         return;
     }
     try {
-        body = body_of(w);
+        body = body_of(w, block);
     } catch (const std::exception &e) {
         note_launch(e.what());
         return;

@@ -373,15 +373,29 @@ struct parser : reader {
 
     int depth = 0;
 
+    /* Of what stands behind a directive: 256, 1, 1 */
+    size_t read_product()
+    {
+        size_t product = 1;
+
+        do
+            product *= strtoul(word().c_str(), nullptr, 10);
+        while (take(','));
+        return product;
+    }
+
     void read_entry()
     {
         if (word() != ".entry")
             fail(".entry expected");
         p.name = word();
         read_parameters();
-        while (peek() != '{') { /* .maxntid 256, 1, 1 */
-            word();
-            take(',');
+        while (peek() != '{') {
+            const std::string directive = word();
+            const size_t number = read_product();
+
+            if (directive == ".maxntid")
+                p.threads = number;
         }
         expect('{');
         for (depth = 1; depth > 0;)

@@ -73,10 +73,13 @@ struct program {
     std::vector<uint64_t> first; /* slots at the start */
     int32_t where[SPECIALS];     /* their slots; -1: not used */
     std::vector<parameter> parameters;
+    size_t threads = 0; /* of a block, at most; 0: it does not say */
 
     /* Is it given what it expects: arguments that begin at these bytes, and end
      * at `bytes`? Throws `unknown`. */
     void check_arguments(const std::vector<size_t> &at, size_t bytes) const;
+    /* Has a block no more threads than there are registers for? As above. */
+    void check_block(size_t threads_of_block) const;
 };
 
 /* What a thread does from the first instruction to the end. */

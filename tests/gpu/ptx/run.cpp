@@ -20,6 +20,14 @@ void program::check_arguments(const std::vector<size_t> &at, size_t bytes) const
         throw unknown(name + ": nvcc's arguments lie elsewhere");
 }
 
+void program::check_block(size_t threads_of_block) const
+{
+    if (threads > 0 && threads_of_block > threads)
+        throw unknown(name + ": blocks of " + std::to_string(threads_of_block) +
+                      " threads: it is compiled for " +
+                      std::to_string(threads));
+}
+
 /* Slots of the threads of a block; they outlive a launch that is stopped. */
 static uint64_t *slots_of(const program &p)
 {
