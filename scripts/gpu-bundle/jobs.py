@@ -451,7 +451,7 @@ def of_one_micro_batch(words):
 
 def begin_compiling(bench):
     """PyTorch compiles for a minute, beside parts that are not timed: what it
-    has then is on disk."""
+    has then is on disk. It leaves them some memory of the GPU."""
     each = [(words, way) for part, words, way in (
         ("torch-gpt2-124m", TORCH_124M, COMPILED),
         ("torch-gpt2-1.5b", TORCH_1_5B, BLOCKS)) if part in bench.wanted]
@@ -461,7 +461,8 @@ def begin_compiling(bench):
     if python is None:
         return
     each = [shlex.join(map(str, torch_words(bench, python, [
-        *of_one_micro_batch(words), *way]))) for words, way in each]
+        *of_one_micro_batch(words), *way, "--memory", "0.9"])))
+        for words, way in each]
     with open(bench.work / "compiling.log", "wb") as log:
         process = machine.start(["sh", "-c", "; ".join(each)], output=log,
                                 env=torch_environment(bench))

@@ -35,6 +35,8 @@ parser.add_argument("--compile-blocks", action="store_true",
                     help="each block, and what follows them, alone: compiled "
                          "in less time")
 parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+parser.add_argument("--memory", type=float, default=1,
+                    help="the share of the GPU's memory that it may take")
 parser.add_argument("--accumulate", type=int, default=1,
                     help="micro-batches of --batch sequences in a step")
 parser.add_argument("--layers", type=int, default=12)
@@ -54,6 +56,7 @@ from torch.nn import functional as F                    # noqa: E402
 torch.set_num_threads(args.threads)
 if args.device == "cuda":
     torch.set_float32_matmul_precision("high")
+    torch.cuda.set_per_process_memory_fraction(args.memory)
 torch.manual_seed(1)
 
 LAYERS, HEADS, WIDTH = args.layers, args.heads, args.width
