@@ -5,7 +5,10 @@
  * generates, measures or loads shares tables of the process. What is made by one thread may
  * be used and freed by another. A callback is called by the thread that called
  * the function it was given to, but for dsflow_batches and dsflow_log_fn, which
- * threads of the library call too, several at a time. */
+ * threads of the library call too, several at a time.
+ *
+ * Locale: text has numbers as in C, "0.5", whatever locale the program has set;
+ * callbacks may find that of C for numbers. */
 #ifndef DSFLOW_H
 #define DSFLOW_H
 

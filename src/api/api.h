@@ -6,6 +6,8 @@
 #include <dsflow/machine.h>
 #include <dsflow/model.h>
 
+#include <locale.h>
+
 #include "machine/machine_model.h"
 #include "train/sample.h"
 #include "train/session.h"
@@ -19,6 +21,11 @@ struct dsflow_job {
 struct dsflow_machine {
     struct dsf_machine_model model;
 };
+
+/* What reads or writes numbers as text stands between these two: the calling
+ * thread has the locale "C" for numbers there, and then its own again. */
+locale_t dsf_api_enter(void);
+void dsf_api_leave(locale_t own);
 
 /* Up to the model. Closed by the caller, whatever the status. */
 int dsf_api_open(const struct dsflow_job *job, const struct dsflow_batches *own,

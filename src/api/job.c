@@ -26,6 +26,7 @@ static int make(const char *text, const char *path, char *const *sets,
 {
     struct dsflow_job *job = dsf_xcalloc(1, sizeof(*job));
     struct dsf_job read = { 0 };
+    locale_t own = dsf_api_enter();
     int status;
 
     job->text = dsf_xstrdup(text);
@@ -37,6 +38,7 @@ static int make(const char *text, const char *path, char *const *sets,
     if (status == DSFLOW_OK)
         status = dsf_job_check_components(&read, err);
     dsf_job_fini(&read);
+    dsf_api_leave(own);
     *out = status == DSFLOW_OK ? job : NULL;
     if (status < 0)
         dsflow_job_free(job);
@@ -97,6 +99,7 @@ int dsflow_job_write(const struct dsflow_job *job, const char *path,
 {
     struct dsf_job read = { 0 };
     struct dsf_aside file;
+    locale_t own = dsf_api_enter();
     int status = parse(job, &read, err);
 
     if (status == DSFLOW_OK && dsf_aside_open(&file, path) < 0)
@@ -109,6 +112,7 @@ int dsflow_job_write(const struct dsflow_job *job, const char *path,
 
 out_fini:
     dsf_job_fini(&read);
+    dsf_api_leave(own);
     return status;
 }
 

@@ -19,10 +19,12 @@ int dsflow_machine_present(struct dsflow_machine **out, struct dsflow_err *err)
 {
     struct dsflow_machine *machine = dsf_xcalloc(1, sizeof(*machine));
     struct dsf_machine present;
+    locale_t own = dsf_api_enter();
     int status = dsf_machine_probe(&present, err);
 
     if (status == DSFLOW_OK)
         status = dsf_machine_present(&present, &machine->model, err);
+    dsf_api_leave(own);
     return keep(status, machine, out);
 }
 
@@ -30,15 +32,21 @@ int dsflow_machine_read(const char *path, struct dsflow_machine **out,
                         struct dsflow_err *err)
 {
     struct dsflow_machine *machine = dsf_xcalloc(1, sizeof(*machine));
+    locale_t own = dsf_api_enter();
+    int status = dsf_machine_model_read(path, &machine->model, err);
 
-    return keep(dsf_machine_model_read(path, &machine->model, err), machine,
-                out);
+    dsf_api_leave(own);
+    return keep(status, machine, out);
 }
 
 int dsflow_machine_write(const struct dsflow_machine *machine, const char *path,
                          struct dsflow_err *err)
 {
-    return dsf_machine_save(&machine->model, path, err);
+    locale_t own = dsf_api_enter();
+    int status = dsf_machine_save(&machine->model, path, err);
+
+    dsf_api_leave(own);
+    return status;
 }
 
 void dsflow_machine_free(struct dsflow_machine *machine)

@@ -18,6 +18,7 @@ int dsflow_model_open(const struct dsflow_job *job, int64_t step,
                       struct dsflow_model **out, struct dsflow_err *err)
 {
     struct dsflow_model *m = dsf_xcalloc(1, sizeof(*m));
+    locale_t own = dsf_api_enter();
     int status = dsf_api_open(job, NULL, &m->s, err);
     int64_t from;
 
@@ -27,6 +28,7 @@ int dsflow_model_open(const struct dsflow_job *job, int64_t step,
     if (status == DSFLOW_OK)
         status = dsf_params_all(&m->s, step < 0 ? DSF_LATEST : step, &m->params,
                                 &from, err);
+    dsf_api_leave(own);
     *out = status == DSFLOW_OK ? m : NULL;
     if (status < 0)
         dsflow_model_close(m);
@@ -75,11 +77,17 @@ static int read_unit(void *user, unsigned unit, float *to,
 int dsflow_model_export(const struct dsflow_model *m, const char *folder,
                         enum dsflow_dtype dtype, struct dsflow_err *err)
 {
+    locale_t own;
+    int status;
+
     if (dtype != DSFLOW_FP32 && dtype != DSFLOW_BF16 && dtype != DSFLOW_FP16)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "weights of type %s: expected fp32, bf16 or fp16",
                            dsflow_dtype_str(dtype));
-    return dsf_export(&m->s, folder, dtype, read_unit, (void *)m, err);
+    own = dsf_api_enter();
+    status = dsf_export(&m->s, folder, dtype, read_unit, (void *)m, err);
+    dsf_api_leave(own);
+    return status;
 }
 
 /* Text is collected until the next token is asked for: that was one's. */

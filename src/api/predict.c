@@ -20,6 +20,7 @@ int dsflow_plan_job(const struct dsflow_job *job,
                     struct dsflow_planned **out, struct dsflow_err *err)
 {
     struct dsflow_planned *x = dsf_xcalloc(1, sizeof(*x));
+    locale_t own = dsf_api_enter();
     int status = dsf_api_open(job, NULL, &x->p.s, err);
 
     if (status == DSFLOW_OK)
@@ -29,6 +30,7 @@ int dsflow_plan_job(const struct dsflow_job *job,
             &x->p, machine != NULL ? &machine->model : NULL, until, true, err);
     if (status == DSFLOW_OK && x->p.whole)
         status = dsf_planned_check(&x->p, err);
+    dsf_api_leave(own);
     *out = status == DSFLOW_OK ? x : NULL;
     if (status < 0)
         dsflow_planned_free(x);
@@ -107,8 +109,12 @@ int dsflow_planned_trace(const struct dsflow_planned *x, const char *path,
                          struct dsflow_err *err)
 {
     int status = check_whole(x, err);
+    locale_t own;
 
-    return status == DSFLOW_OK
-               ? dsf_record_simulation(&x->p.s, x->p.machine, path, err)
-               : status;
+    if (status < 0)
+        return status;
+    own = dsf_api_enter();
+    status = dsf_record_simulation(&x->p.s, x->p.machine, path, err);
+    dsf_api_leave(own);
+    return status;
 }

@@ -108,6 +108,7 @@ static int open_run(struct dsflow_run *x, const struct dsflow_job *job,
                     struct dsflow_err *err)
 {
     struct dsf_run *r = &x->run;
+    locale_t own = dsf_api_enter();
     int status = dsf_api_open(job, x->options.batches, &r->s, err);
 
     if (status == DSFLOW_OK)
@@ -118,7 +119,10 @@ static int open_run(struct dsflow_run *x, const struct dsflow_job *job,
         status = dsf_run_text(r, err);
     if (status == DSFLOW_OK)
         status = dsf_run_predict(r, err);
-    return status == DSFLOW_OK ? dsf_run_open(r, err) : status;
+    if (status == DSFLOW_OK)
+        status = dsf_run_open(r, err);
+    dsf_api_leave(own);
+    return status;
 }
 
 /* The executor is this caller's until it sets is_open to false. */
@@ -197,10 +201,11 @@ int64_t dsflow_run_steps(const struct dsflow_run *x)
 int dsflow_run_step(struct dsflow_run *x, const struct dsflow_step **step,
                     struct dsflow_err *err)
 {
-    struct dsflow_err own;
+    struct dsflow_err ignored;
+    locale_t own;
     int status;
 
-    err = err != NULL ? err : &own;
+    err = err != NULL ? err : &ignored;
     status = check(x, err);
     if (status == DSFLOW_OK && x->run.done == x->run.s.job->main.steps)
         status = dsflow_fail(err, DSFLOW_EINVAL,
@@ -211,11 +216,13 @@ int dsflow_run_step(struct dsflow_run *x, const struct dsflow_step **step,
     if (step != NULL)
         *step = &x->step;
     x->stopped = false; /* the caller asks for one */
+    own = dsf_api_enter();
     status = dsf_run_step(&x->run, err);
     if (status == DSFLOW_OK && x->run.done == x->run.s.job->main.steps)
         dsf_run_finish(&x->run);
     if (status < 0)
         status = dsf_run_failed(&x->run, status, err);
+    dsf_api_leave(own);
     return keep(x, status, err);
 }
 
@@ -241,9 +248,14 @@ int dsflow_run_validate(struct dsflow_run *x, struct dsflow_validation *out,
 int dsflow_run_save(struct dsflow_run *x, struct dsflow_err *err)
 {
     int status = check(x, err);
+    locale_t own;
 
-    /* A disk that is full need not end the run. */
-    return status == DSFLOW_OK ? dsf_run_save(&x->run, err) : status;
+    if (status < 0)
+        return status;
+    own = dsf_api_enter();
+    status = dsf_run_save(&x->run, err); /* a full disk need not end the run */
+    dsf_api_leave(own);
+    return status;
 }
 
 int dsflow_run_tensor(const struct dsflow_run *x, unsigned i,
@@ -329,19 +341,22 @@ int dsflow_train(const struct dsflow_job *job,
                  const struct dsflow_train_options *options,
                  struct dsflow_err *err)
 {
-    struct dsflow_err own;
+    struct dsflow_err ignored;
     struct dsflow_run *x;
+    locale_t own;
     int status;
 
-    err = err != NULL ? err : &own;
+    err = err != NULL ? err : &ignored;
     status = dsflow_run_open(job, options, &x, err);
     if (status < 0)
         return status;
+    own = dsf_api_enter();
     status = dsf_run_train(&x->run, err);
     if (status == DSFLOW_OK && x->stopped)
         status = dsf_run_save(&x->run, err);
     if (status < 0)
         status = dsf_run_failed(&x->run, status, err);
+    dsf_api_leave(own);
     keep(x, status, err);
     dsflow_run_close(x);
     return status;
@@ -354,12 +369,14 @@ int dsflow_evaluate(const struct dsflow_job *job,
     bool serial = options != NULL && options->serial;
     struct dsf_session s = { 0 };
     struct dsf_validation v;
+    locale_t own;
     int status = dsf_api_check_step(step, err);
 
     if (status == DSFLOW_OK)
         status = begin(options, err);
     if (status < 0)
         return status;
+    own = dsf_api_enter();
     status = dsf_api_open(job, options != NULL ? options->batches : NULL, &s,
                           err);
     if (status < 0)
@@ -368,6 +385,7 @@ int dsflow_evaluate(const struct dsflow_job *job,
         status =
             dsf_session_evaluate(&s, serial ? DSFLOW_SERIAL : DSFLOW_STARPU,
                                  step < 0 ? DSF_LATEST : step, &v, err);
+    dsf_api_leave(own);
     if (status == DSFLOW_OK)
         *out = public_of(&v);
     atomic_store(&is_open, false);

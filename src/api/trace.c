@@ -20,10 +20,12 @@ int dsflow_trace_read(const char *path, struct dsflow_trace **out,
                       struct dsflow_err *err)
 {
     struct dsflow_trace *t = dsf_xcalloc(1, sizeof(*t));
+    locale_t own = dsf_api_enter();
     int status = dsf_trace_find(path, &t->path, err);
 
     if (status == DSFLOW_OK)
         status = dsf_trace_read(t->path, &t->trace, err);
+    dsf_api_leave(own);
     *out = status == DSFLOW_OK ? t : NULL;
     if (status < 0) {
         free(t->path);
@@ -80,13 +82,16 @@ int dsflow_trace_write(const struct dsflow_trace *t, const char *form,
 {
     const struct dsf_trace_form *how;
     struct dsf_shown shown;
+    locale_t own;
     int status = find_form(form, &how, err);
 
     if (status == DSFLOW_OK)
         status = dsf_shown_init(&shown, &t->trace, steps, err);
     if (status < 0)
         return status;
+    own = dsf_api_enter();
     status = dsf_shown_write(&shown, how, path, NULL, err);
+    dsf_api_leave(own);
     dsf_shown_fini(&shown);
     return status;
 }
@@ -95,12 +100,15 @@ int dsflow_trace_explain(const struct dsflow_trace *t, int json,
                          const char *path, struct dsflow_err *err)
 {
     FILE *out = fopen(path, "w");
+    locale_t own;
     int status;
 
     if (out == NULL)
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
+    own = dsf_api_enter();
     status = dsf_explain(&t->trace, json != 0, dsf_advise, dsflow_plugin_load,
                          out, err);
+    dsf_api_leave(own);
     if (fclose(out) != 0 && status == DSFLOW_OK)
         status =
             dsflow_fail(err, DSFLOW_EIO, "%s: cannot be written: %m", path);

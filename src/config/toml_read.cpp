@@ -22,6 +22,7 @@ namespace {
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <locale>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -42,6 +43,7 @@ std::string as_toml(const toml::node &node)
 {
     std::ostringstream out;
 
+    out.imbue(std::locale::classic()); /* whatever the program has set */
     node.visit([&](const auto &n) { out << n; });
     return out.str();
 }
