@@ -177,6 +177,22 @@ struct rope {
     bool llama3;
 };
 
+/* The context that `in`, an object of `c`, is the scaling of. What stands in
+ * `c` itself is what newer versions of transformers take. */
+static int64_t read_original(const struct config *c, const struct config *in,
+                             int64_t context)
+{
+    static const char key[] = "original_max_position_embeddings";
+    int64_t beside = whole(c, key, context, 1, 1048576);
+    int64_t inside = whole(in, key, beside, 1, 1048576);
+
+    if (has(c, key) && inside != beside && *c->status == DSFLOW_OK)
+        *c->status = dsflow_fail(
+            c->err, DSFLOW_EINVAL, "%s: %s: %lld: the one beside it says %lld",
+            in->path, key, (long long)inside, (long long)beside);
+    return inside;
+}
+
 /* What one object says, with what an absent key of it means. */
 static struct rope read_rope(const struct config *c, const char *key,
                              double theta, int64_t context)
@@ -196,8 +212,7 @@ static struct rope read_rope(const struct config *c, const char *key,
         r.factor = number(&in, "factor", REQUIRED, 1, 1024);
         r.low = number(&in, "low_freq_factor", REQUIRED, 1e-3, 1024);
         r.high = number(&in, "high_freq_factor", REQUIRED, 1e-3, 1024);
-        r.context =
-            whole(&in, "original_max_position_embeddings", context, 1, 1048576);
+        r.context = read_original(c, &in, context);
         if (r.high <= r.low)
             wrong(&in, "high_freq_factor", "more than low_freq_factor");
     }

@@ -407,6 +407,18 @@ static void rotary_positions_said_twice_must_agree(void **state)
             "500000}",
             "/config.json: rope_parameters: rope_theta: 500000: the one beside "
             "it says 10000");
+    m = taken("llama",
+              "\"original_max_position_embeddings\": 512, " ROPE(
+                  "parameters", "\"factor\": 8, \"low_freq_factor\": 1, "
+                                "\"high_freq_factor\": 4"));
+    assert_int_equal(m.rope_original_context, 512);
+    refused(
+        "llama",
+        "\"original_max_position_embeddings\": 256, " ROPE("scaling", GOOD),
+        "/config.json: rope_scaling: original_max_position_embeddings: 512: "
+        "the one beside it says 256");
+    m = taken("llama", "\"original_max_position_embeddings\": 256");
+    assert_false(m.rope_llama3);
 }
 
 /* The windows of the two layers of a config.json with these keys, and of a job
