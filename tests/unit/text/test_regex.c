@@ -5,6 +5,7 @@
 
 #include "lib/test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,15 +81,58 @@ static void young_letters_and_digits_are_known(void **state)
                         "-|\xf0\x90\xb5\x80|-|");
     assert_string_equal(cut("\\P{L}+", "-\xf0\xb1\x8d\x90-"),
                         "-|\xf0\xb1\x8d\x90|-|");
+    assert_string_equal(cut("\\p{l}+", "-\xf0\xb1\x8d\x90-"),
+                        "-|\xf0\xb1\x8d\x90|-|");
+    assert_string_equal(cut("\\d+", "1\xf0\x90\xb5\x80-"),
+                        "1\xf0\x90\xb5\x80|-|");
+    assert_string_equal(cut("[a\\d]+", "1\xf0\x90\xb5\x80-"),
+                        "1\xf0\x90\xb5\x80|-|");
+    assert_string_equal(cut("\\D+", "\xf0\x90\xb5\x80--"),
+                        "\xf0\x90\xb5\x80|--|");
+}
+
+/* U+1CC00 is of all scripts, U+3001 of those that use Yi, too. */
+static void young_characters_have_their_script(void **state)
+{
+    static const char *const names[] = { "Han", "han", "Hani", "H_an" };
+    char regex[16];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        snprintf(regex, sizeof(regex), "[\\p{%s}]+", names[i]);
+        assert_string_equal(cut(regex, "\xe6\x97\xa5\xf0\xb1\x8d\x90-"),
+                            "\xe6\x97\xa5\xf0\xb1\x8d\x90|-|");
+    }
+    assert_string_equal(cut("\\P{Common}+", "\xf0\x9c\xb0\x80xx"),
+                        "\xf0\x9c\xb0\x80|xx|");
+    assert_string_equal(cut("\\p{Yi}+", "\xea\x80\x80\xe3\x80\x81"),
+                        "\xea\x80\x80|\xe3\x80\x81|");
+}
+
+/* "st" is U+FB06, too, to Oniguruma, and [^\p{Lu}] any letter. */
+static void letters_of_either_case_are_those_of_ascii(void **state)
+{
+    static const char *const regexes[] = {
+        "(?i:st)",  "(?i:x(?:S)T)", "(?i:'s|ff)",    "(?i:\xc3\x9f)",
+        "(?i:s(s)", "(?i:\\x66f)",  "(?i:[\\p{L}])",
+    };
+    struct dsflow_err err;
+    char *to;
+
+    for (size_t i = 0; i < sizeof(regexes) / sizeof(*regexes); i++)
+        assert_int_equal(dsf_regex_translate(regexes[i], &to, &err),
+                         DSFLOW_EINVAL);
+    assert_string_equal(cut("(?i:'s|'t|ll)st|ss|\xc3\x9f+", "'Sstss\xc3\x9f"),
+                        "'Sst|ss|\xc3\x9f|");
 }
 
 static void what_means_something_else_to_pcre2_is_refused(void **state)
 {
     static const char *const regexes[] = {
-        "\\w+",   "\\bx",   "\\h",     "a{2}+", "(?i)a",   "(?m:a)",
-        "[a[b]]", "[a&&b]", "(*UCP)a", "(?R)",  "(a)\\1",  "\\p",
-        "\\p{",   "\\p{}",  "\\p{L",   "a{,3}", "a{x",     "[]a]",
-        "\\xff",  "\\x{",   "\\",      "\\K",   "(?<n>a)", "[\\w]",
+        "\\w+",   "\\bx",   "\\h",      "a{2}+",  "(?i)a",   "(?m:a)",
+        "[a[b]]", "[a&&b]", "(*UCP)a",  "(?R)",   "(a)\\1",  "\\p",
+        "\\p{",   "\\p{}",  "\\p{L",    "a{,3}",  "a{x",     "[]a]",
+        "\\xff",  "\\x{",   "\\",       "\\K",    "(?<n>a)", "[\\w]",
+        "a{2}?",  "[\\D]",  "[\\P{L}]", "\\p{C}", "\\p{cn}", "\\p{Lc}",
     };
     struct dsflow_err err;
     char *to;
@@ -141,6 +185,8 @@ int main(void)
         cmocka_unit_test(a_match_of_nothing_is_a_cut),
         cmocka_unit_test(white_space_is_unicodes),
         cmocka_unit_test(young_letters_and_digits_are_known),
+        cmocka_unit_test(young_characters_have_their_script),
+        cmocka_unit_test(letters_of_either_case_are_those_of_ascii),
         cmocka_unit_test(what_means_something_else_to_pcre2_is_refused),
         cmocka_unit_test(a_broken_expression_is_refused),
         cmocka_unit_test(a_quoted_string_matches_itself),
