@@ -203,6 +203,9 @@ static int read_byte_level(const struct source *s, const json_t *step,
     return DSFLOW_OK;
 }
 
+/* Digits are what Rust has for numbers, which knows those of Unicode 17. */
+#define NUMBER "[\\p{N}\\x{11de0}-\\x{11de9}\\x{16ff4}-\\x{16ff6}]"
+
 static int read_digits(const struct source *s, const json_t *step)
 {
     bool each;
@@ -210,8 +213,8 @@ static int read_digits(const struct source *s, const json_t *step)
                            "individual_digits", false, &each);
 
     if (status == DSFLOW_OK &&
-        dsf_split_add_regex(s->tok->split, each ? "\\p{N}" : "\\p{N}+",
-                            s->err) < 0)
+        dsf_split_add_regex(s->tok->split, each ? NUMBER : NUMBER "+", s->err) <
+            0)
         status = in_file(s);
     return status;
 }
