@@ -132,8 +132,11 @@ static int take_shape(struct dsf_source_tensor *t, struct dsf_shared *shared,
                       const struct dsf_torch_file *file,
                       const struct dsf_torch_node *node, struct dsflow_err *err)
 {
-    const struct dsf_torch_tensor *in = node->tensor;
+    const struct dsf_torch_tensor *in;
+    int status = dsf_torch_floats(file, node, &in, err);
 
+    if (status < 0)
+        return status;
     if (in->ndims < 1 || in->ndims > 2 || in->elems == 0 ||
         (int)in->ndims <= along)
         return dsf_torch_fail(file, node, err,

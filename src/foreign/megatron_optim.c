@@ -74,7 +74,7 @@ static int take_tensor(const struct optimizer *o,
 {
     const struct dsf_torch_tensor *t;
     char has[200], wanted[200];
-    int status = dsf_torch_tensor(o->file, node, &t, err);
+    int status = dsf_torch_floats(o->file, node, &t, err);
 
     if (status < 0)
         return status;

@@ -36,7 +36,7 @@ int dsf_pieces_alone(const struct dsf_torch_file *file,
     if (root->kind == DSF_TORCH_DICT &&
         dsf_torch_entry(file, root, "param", DSF_TORCH_TENSOR, &root, err) < 0)
         return DSFLOW_EINVAL;
-    return dsf_torch_tensor(file, root, tensor, err);
+    return dsf_torch_floats(file, root, tensor, err);
 }
 
 /* Of a file that is opened for it, unless it was the last. */
@@ -146,7 +146,7 @@ int dsf_pieces_add(struct dsf_source *s, const struct dsf_source_tensor *t,
 
     if (n == 0)
         return DSFLOW_OK;
-    status = dsf_torch_tensor(file, node, &tensor, err);
+    status = dsf_torch_floats(file, node, &tensor, err);
     if (status < 0)
         return status;
     if (n < 0 || at < 0 || at > tensor->elems || n > tensor->elems - at)

@@ -204,7 +204,7 @@ static int take_moments(struct dsf_source_tensor *t, struct trainer *x,
         if (key->kind != DSF_TORCH_STR ||
             !dsf_state_dict_which(key->str, &which))
             continue;
-        if (dsf_torch_tensor(x->optimizer, node, &in, err) < 0)
+        if (dsf_torch_floats(x->optimizer, node, &in, err) < 0)
             return DSFLOW_EINVAL;
         if (in->ndims != t->ndims ||
             memcmp(in->dims, t->dims, t->ndims * sizeof(*t->dims)) != 0)

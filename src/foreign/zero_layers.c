@@ -24,7 +24,7 @@ static int add_layer(struct dsf_zero *z, const struct dsf_folder_file *f,
         const struct dsf_torch_node *node = dsf_torch_value(root, i);
 
         status = dsf_torch_str(file, dsf_torch_key(root, i), &name, err);
-        if (status < 0 || node->kind != DSF_TORCH_TENSOR)
+        if (status < 0 || !dsf_torch_is_floats(node))
             continue;
         dsf_grow(&z->layers, cap, z->nlayers + 1, sizeof(*z->layers));
         z->layers[z->nlayers++] = (struct dsf_zero_param){

@@ -42,7 +42,7 @@ static int list_params(struct params *p, const struct dsf_torch_node *module,
 
         if (status < 0)
             return status;
-        if (node->kind != DSF_TORCH_TENSOR || dsf_zero_is_buffer(z, name))
+        if (!dsf_zero_is_param(z, name, node))
             continue;
         for (uint32_t k = 0; k < p->n && !again; k++)
             again = is_same(p->v[k].node, node);

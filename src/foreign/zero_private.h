@@ -95,7 +95,8 @@ int dsf_zero_plain(struct dsf_zero *z, struct dsflow_err *err);
 /* zero_universal.c: a folder for each parameter. */
 int dsf_zero_universal(struct dsf_zero *z, struct dsflow_err *err);
 
-/* Is it the name of a buffer, which is no parameter? */
-bool dsf_zero_is_buffer(const struct dsf_zero *z, const char *name);
+/* Is it a parameter of the module, and not a buffer? */
+bool dsf_zero_is_param(const struct dsf_zero *z, const char *name,
+                       const struct dsf_torch_node *node);
 
 #endif

@@ -65,7 +65,8 @@ int dsf_zero_whole(struct dsf_zero *z, const struct dsf_torch_file *file,
                           err);
 }
 
-bool dsf_zero_is_buffer(const struct dsf_zero *z, const char *name)
+bool dsf_zero_is_param(const struct dsf_zero *z, const char *name,
+                       const struct dsf_torch_node *node)
 {
     const struct dsf_torch_node *list = dsf_torch_find(z->root, "buffer_names");
 
@@ -74,9 +75,9 @@ bool dsf_zero_is_buffer(const struct dsf_zero *z, const char *name)
         const struct dsf_torch_node *n = dsf_torch_item(list, i);
 
         if (n->kind == DSF_TORCH_STR && strcmp(n->str, name) == 0)
-            return true;
+            return false;
     }
-    return false;
+    return dsf_torch_is_floats(node);
 }
 
 int dsf_zero_shared(struct dsf_zero *z, struct dsflow_err *err)
@@ -180,8 +181,8 @@ int dsf_zero_frozen(struct dsf_zero *z, const struct dsf_zero_shards *shards,
          i < module->n && status == DSFLOW_OK;
          i++) {
         status = dsf_torch_str(z->model, dsf_torch_key(module, i), &name, err);
-        if (status < 0 || dsf_zero_is_buffer(z, name) ||
-            dsf_torch_value(module, i)->kind != DSF_TORCH_TENSOR ||
+        if (status < 0 ||
+            !dsf_zero_is_param(z, name, dsf_torch_value(module, i)) ||
             dsf_source_find(s, name) != NULL)
             continue;
         status = dsf_zero_whole(z, z->model, name, dsf_torch_value(module, i),

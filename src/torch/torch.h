@@ -165,6 +165,12 @@ int dsf_torch_tensor(const struct dsf_torch_file *file,
                      const struct dsf_torch_node *node,
                      const struct dsf_torch_tensor **t, struct dsflow_err *err);
 
+/* The same of floating point; and whether it is one. */
+int dsf_torch_floats(const struct dsf_torch_file *file,
+                     const struct dsf_torch_node *node,
+                     const struct dsf_torch_tensor **t, struct dsflow_err *err);
+bool dsf_torch_is_floats(const struct dsf_torch_node *node);
+
 /* "a list", "a tensor": for messages. */
 const char *dsf_torch_kind_str(enum dsf_torch_kind kind);
 

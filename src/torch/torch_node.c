@@ -359,3 +359,29 @@ int dsf_torch_tensor(const struct dsf_torch_file *file,
         *t = node->tensor;
     return status;
 }
+
+bool dsf_torch_is_floats(const struct dsf_torch_node *node)
+{
+    static const enum dsflow_dtype floats[] = {
+        DSFLOW_FP32, DSFLOW_FP64,     DSFLOW_BF16,
+        DSFLOW_FP16, DSFLOW_FP8_E4M3, DSFLOW_FP8_E5M2,
+    };
+
+    for (size_t i = 0; i < sizeof(floats) / sizeof(*floats); i++)
+        if (node->kind == DSF_TORCH_TENSOR && node->tensor->dtype == floats[i])
+            return true;
+    return false;
+}
+
+int dsf_torch_floats(const struct dsf_torch_file *file,
+                     const struct dsf_torch_node *node,
+                     const struct dsf_torch_tensor **t, struct dsflow_err *err)
+{
+    int status = dsf_torch_tensor(file, node, t, err);
+
+    if (status == DSFLOW_OK && !dsf_torch_is_floats(node))
+        return dsf_torch_fail(file, node, err,
+                              "a tensor of %s: expected one of floating point",
+                              dsflow_dtype_str((*t)->dtype));
+    return status;
+}

@@ -4,6 +4,7 @@
 #include "foreign/zero.h"
 
 #include "base/alloc.h"
+#include "torch/torch_write.h"
 #include "unit/foreign/known.h"
 
 #include <math.h>
@@ -285,6 +286,38 @@ static void a_moment_that_is_lost_is_no_frozen_parameter(void **state)
     }
 }
 
+static int put_ones(void *user, unsigned i, struct dsf_torch_out *out,
+                    struct dsflow_err *err)
+{
+    static const int32_t ones[8 * 32] = { 1 };
+
+    (void)user, (void)i;
+    return dsf_torch_out(out, ones, sizeof(ones), err);
+}
+
+/* Whole numbers are no moments. */
+static void moments_are_floats(void **state)
+{
+    char *path = dsf_xasprintf("%s/gpt2_universal/global_step3/zero/"
+                               "transformer.h.0.mlp.c_fc.weight/exp_avg.pt",
+                               folder);
+    struct dsf_torch_tree *t = dsf_torch_tree_new();
+    struct dsflow_err err = { .msg = "" };
+
+    (void)state;
+    dsf_torch_put_dict(t);
+    dsf_torch_put_key(t, "param");
+    dsf_torch_put_tensor(t, DSFLOW_INT32, 2, (int64_t[]){ 8, 32 });
+    dsf_torch_put_end(t);
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(dsf_torch_write(t, path, put_ones, NULL, &err), 0);
+    dsf_torch_tree_free(t);
+    refused("gpt2_universal", NULL,
+            "transformer.h.0.mlp.c_fc.weight/exp_avg.pt: param: a tensor of "
+            "int32: expected one of floating point");
+    free(path);
+}
+
 static void what_is_not_whole_is_refused(void **state)
 {
     char *shard = dsf_xasprintf(
@@ -319,6 +352,7 @@ int main(void)
         cmocka_unit_test(a_tied_head_is_the_embedding),
         cmocka_unit_test(names_of_layers_become_those_of_a_model),
         cmocka_unit_test(a_moment_that_is_lost_is_no_frozen_parameter),
+        cmocka_unit_test(moments_are_floats),
         cmocka_unit_test(what_is_not_whole_is_refused),
     };
 
