@@ -5,8 +5,9 @@
  * A block is its scale s, a float, and then its codes: s = 2 max|x| / 2^b, and
  * the code of x is x / s, rounded to the nearest (ties to even), and at most
  * 2^(b-1) - 1; x becomes code * s. So errors are at most s / 2, and those of
- * numbers just below max|x| at most s. Where s would be 0 (a block of zeroes,
- * or of numbers below 2^-142 or so), it is 1. A block with a NaN or an infinity
+ * numbers just below max|x| at most s; they may be more where max|x| is
+ * subnormal, as s is rounded there. Where s would be 0 (a block of zeroes, or
+ * of numbers below 2^-142 or so), it is 1. A block with a NaN or an infinity
  * has a NaN as its scale, and becomes NaNs.
  *
  * Of signs, the scale is the root of the mean square of the block, or of more

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """make.py ONEBIT FILE: what DeepSpeed's 1-bit Adam makes of small tensors.
 
-ONEBIT is deepspeed/runtime/fp16/onebit/adam.py of DeepSpeed 0.18.0 (later
-versions do not have it), with which this runs as many optimizers side by side as
+ONEBIT is deepspeed/runtime/fp16/onebit/adam.py of DeepSpeed 0.18.0 (0.19.8 does
+not have it), with which this runs as many optimizers side by side as
 there are workers, in threads. Its communication is replaced: compressed_allreduce
 is that of runtime/comm/nccl.py in numpy, in fp32, without packing; and gradients
 of warm-up steps are averaged here, as the engine does. The first step of the

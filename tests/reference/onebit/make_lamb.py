@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """make_lamb.py ONEBIT FILE: what DeepSpeed's 1-bit LAMB makes of small tensors.
 
-ONEBIT is deepspeed/runtime/fp16/onebit/lamb.py of DeepSpeed 0.18.0 (later versions
-do not have it). As make.py beside it, which says what is in place of its
+ONEBIT is deepspeed/runtime/fp16/onebit/lamb.py of DeepSpeed 0.18.0 (0.19.8 does
+not have it). As make.py beside it, which says what is in place of its
 communication; here there are three tensors, which are exchanged as one. The first
 step of the original exchanges zeroes and changes nothing; it is made here, and not
 counted.

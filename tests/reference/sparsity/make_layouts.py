@@ -5,7 +5,7 @@ random settings, which tests/unit/tasks/test_sparsity.c compares with.
   VENV/bin/python make_layouts.py sparsity_config.py > layouts.txt
 
 sparsity_config.py is deepspeed/ops/sparse_attention/sparsity_config.py of
-DeepSpeed 0.18.0, the newest that has it; nothing else of DeepSpeed is needed.
+DeepSpeed 0.18.0 (0.19.8 does not have it); nothing else of DeepSpeed is needed.
 
 A line is: heads, tokens, a hash of the blocks of all heads, and keys of
 [sparse_attention]. The hash is FNV-1a of 64 bits over a byte 0 or 1 for each
