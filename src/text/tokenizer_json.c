@@ -337,20 +337,22 @@ static int by_text(const void *one, const void *other)
 }
 
 /* Hugging Face numbers a token that the vocabulary lacks itself, whatever the
- * file says: it follows the others. */
-static int check_number(const struct source *s, const struct dsf_added *a,
+ * file says: it follows those before it in the file. */
+static int check_number(const struct source *s, const json_t *one,
                         int32_t *most)
 {
+    const char *text = json_string_value(get(one, "content"));
+    int32_t id = (int32_t)json_integer_value(get(one, "id"));
     int32_t count = (int32_t)dsf_bpe_count(s->tok->bpe);
     int32_t next = *most >= count ? *most + 1 : count;
 
-    if (dsf_bpe_find(s->tok->bpe, a->text, a->bytes) < 0 && a->id != next)
+    if (dsf_bpe_find(s->tok->bpe, text, strlen(text)) < 0 && id != next)
         return REFUSE(s,
                       "added_tokens: \"%s\": id %d: expected %d, the first "
                       "that is free",
-                      a->text, (int)a->id, (int)next);
-    if (a->id > *most)
-        *most = a->id;
+                      text, (int)id, (int)next);
+    if (id > *most)
+        *most = id;
     return DSFLOW_OK;
 }
 
@@ -381,8 +383,8 @@ static int read_all_added(const struct source *s, const json_t *added)
                           "\"%s\"",
                           a->text, (int)a->id, a[-1].text);
     }
-    for (unsigned i = 0; i < tok->nadded && status == DSFLOW_OK; i++)
-        status = check_number(s, &tok->added[i], &most);
+    for (size_t i = 0; i < json_array_size(added) && status == DSFLOW_OK; i++)
+        status = check_number(s, json_array_get(added, i), &most);
     return status;
 }
 

@@ -234,6 +234,10 @@ static void what_is_not_supported_is_named(void **state)
         { "{\"added_tokens\": [{\"id\": 274, \"content\": \"<m>\"}]}",
           "t.json: added_tokens: \"<m>\": id 274: expected 271, the first that "
           "is free" },
+        { "{\"added_tokens\": [{\"id\": 272, \"content\": \"x2\"}, "
+          "{\"id\": 271, \"content\": \"x1\"}]}",
+          "t.json: added_tokens: \"x2\": id 272: expected 271, the first that "
+          "is free" },
         { "{\"added_tokens\": [{\"id\": 272, \"content\": \"x1\"}, "
           "{\"id\": 4194304, \"content\": \"x2\"}]}",
           "t.json: added_tokens: \"x2\": id: expected 0 to 4194303" },
