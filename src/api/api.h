@@ -38,16 +38,15 @@ int dsf_api_check_size(const char *name, uint32_t size, size_t wanted,
 /* Is it the number of a step, or DSFLOW_LATEST_STEP? */
 int dsf_api_check_step(int64_t step, struct dsflow_err *err);
 
-/* A tensor by its place in the model, or its name; NULL: there is none. */
+/* Where a tensor is in the model. */
 struct dsf_place {
     unsigned unit;
     const struct dsf_tensor *tensor;
 };
-bool dsf_api_tensor_at(const struct dsf_model *model, unsigned i,
-                       struct dsf_place *place);
+/* Of the i-th one. Errors: DSFLOW_EINVAL. */
 int dsf_api_describe(const struct dsf_model *model, unsigned i,
                      struct dsflow_tensor_info *tensor);
-/* Errors: DSFLOW_EINVAL, for another number of elements too. */
+/* By its name. Errors: DSFLOW_EINVAL, for another number of elements too. */
 int dsf_api_find(const struct dsf_model *model, const char *name, int64_t elems,
                  struct dsf_place *place, struct dsflow_err *err);
 

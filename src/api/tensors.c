@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-bool dsf_api_tensor_at(const struct dsf_model *model, unsigned i,
-                       struct dsf_place *place)
+/* False: there is none. */
+static bool find(const struct dsf_model *model, unsigned i,
+                 struct dsf_place *place)
 {
     for (unsigned u = 0; u < model->nunits; u++) {
         unsigned n = model->units[u].ntensors;
@@ -24,7 +25,7 @@ int dsf_api_describe(const struct dsf_model *model, unsigned i,
     struct dsf_place place;
     const struct dsf_tensor *t;
 
-    if (out->size < sizeof(*out) || !dsf_api_tensor_at(model, i, &place))
+    if (out->size < sizeof(*out) || !find(model, i, &place))
         return DSFLOW_EINVAL;
     t = place.tensor;
     out->name = t->name;
@@ -39,7 +40,7 @@ int dsf_api_describe(const struct dsf_model *model, unsigned i,
 int dsf_api_find(const struct dsf_model *model, const char *name, int64_t elems,
                  struct dsf_place *place, struct dsflow_err *err)
 {
-    for (unsigned i = 0; dsf_api_tensor_at(model, i, place); i++) {
+    for (unsigned i = 0; find(model, i, place); i++) {
         int64_t n = place->tensor->rows * place->tensor->cols;
 
         if (strcmp(place->tensor->name, name) != 0)

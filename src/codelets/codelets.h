@@ -8,7 +8,7 @@
 #include "base/registry.h"
 #include "tasks/tasks.h"
 
-/* For each of dsf_ops; collectives and messages have none. */
+/* For each of DSF_OPS; collectives and messages have none. */
 #define DSF_NO_CODELET(name)
 #define DECLARE(name) extern const struct dsflow_codelet dsf_codelet_##name;
 DSF_OPS(DECLARE, DSF_NO_CODELET)

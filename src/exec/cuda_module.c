@@ -39,7 +39,8 @@ void dsf_cuda_load_at_once(void)
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
-int dsf_cuda_driver(void)
+/* What the driver is for, as 13000; 0: there is none. */
+static int driver_version(void)
 {
     int version = 0;
 
@@ -51,7 +52,7 @@ int dsf_cuda_driver(void)
 int dsf_cuda_count(unsigned *n, struct dsflow_err *err)
 {
     const struct dsf_gpu *cuda = dsf_cuda_module(err);
-    int driver = dsf_cuda_driver();
+    int driver = driver_version();
     const char *why;
 
     *n = 0;
@@ -94,7 +95,7 @@ void dsf_cuda_round_to_tf32(bool does)
 
 void dsf_cuda_versions(char *text, size_t size)
 {
-    int driver = dsf_cuda_driver(), built = module->runtime;
+    int driver = driver_version(), built = module->runtime;
     unsigned long products = module->products();
     char library[64] = "no cuBLASLt";
 

@@ -28,9 +28,6 @@ int dsf_cuda_count(unsigned *n, struct dsflow_err *err);
 int dsf_cuda_about(unsigned gpu, struct dsf_gpu_about *about,
                    struct dsflow_err *err);
 
-/* What the driver is for, as 13000; 0: there is none. */
-int dsf_cuda_driver(void);
-
 /* Are operands of products in fp32 rounded to TF32 from now on, on all GPUs? */
 void dsf_cuda_round_to_tf32(bool does);
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 /* Kernels use whole vectors and pages are never shared between tensors. */
-size_t dsf_exec_padded(size_t bytes)
+static size_t padded(size_t bytes)
 {
     size_t to = bytes >= 4096 ? 4096 : 64;
 
@@ -30,7 +30,7 @@ static bool is_lent(const struct dsflow_exec *exec, uint32_t data)
 
 size_t dsf_exec_size(const struct dsflow_exec *exec, uint32_t data)
 {
-    size_t bytes = dsf_exec_padded(spec_of(exec, data)->bytes);
+    size_t bytes = padded(spec_of(exec, data)->bytes);
 
     if (exec->paged[data])
         bytes = (bytes + DSF_IO_ALIGN - 1) / DSF_IO_ALIGN * DSF_IO_ALIGN;

@@ -306,7 +306,6 @@ void *dsf_exec_scratch(const struct dsflow_exec *exec,
  */
 size_t dsf_exec_scratch_of(const struct dsflow_exec *exec, unsigned rank);
 void dsf_exec_free_memory(struct dsflow_exec *exec);
-size_t dsf_exec_padded(size_t bytes);
 /* Bytes that a piece of data takes in its arena or store. */
 size_t dsf_exec_size(const struct dsflow_exec *exec, uint32_t data);
 

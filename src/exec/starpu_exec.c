@@ -43,7 +43,8 @@ struct starpu_state {
     struct dsf_starpu_submitter *submitter;
 };
 
-unsigned dsf_starpu_worker(void)
+/* The worker that the calling thread is. */
+static unsigned this_worker(void)
 {
     return (unsigned)starpu_worker_get_id_check();
 }
@@ -51,7 +52,7 @@ unsigned dsf_starpu_worker(void)
 static void run_cpu(void *buffers[], void *arg)
 {
     const struct dsf_exec_call *call = arg;
-    unsigned worker = dsf_starpu_worker();
+    unsigned worker = this_worker();
     struct dsflow_buf *bufs = call->exec->workers[worker].bufs;
 
     for (unsigned p = 0; p < call->task->ndata; p++)
@@ -63,7 +64,7 @@ static void run_cpu(void *buffers[], void *arg)
 
 static void run_staged(void *buffers[], void *arg)
 {
-    dsf_exec_staged_run(arg, dsf_starpu_worker());
+    dsf_exec_staged_run(arg, this_worker());
 }
 
 /* Microseconds, for the schedulers that want a model. All workers here are

@@ -42,7 +42,4 @@ void dsf_starpu_submitter_add(struct dsf_starpu_submitter *submitter,
 /* Until all was handed over. */
 void dsf_starpu_submitter_wait(struct dsf_starpu_submitter *submitter);
 
-/* Worker `w` of the executor that runs the calling thread. */
-unsigned dsf_starpu_worker(void);
-
 #endif

@@ -164,7 +164,10 @@ void dsf_compress_part(const struct dsf_unit *unit, const struct dsf_part *part,
         coding->coded = 0;
 }
 
-bool dsf_compress_param(const struct dsf_job *job, const struct dsf_unit *unit,
+/* How the parameters of `unit` are coded, which may be cut at multiples of
+ * `cut` numbers, and the first `matrices` of which are matrices: the unit's, or
+ * those of a part. False: not at all. */
+static bool code_params(const struct dsf_job *job, const struct dsf_unit *unit,
                         int64_t cut, int64_t matrices,
                         struct dsf_coding *coding)
 {
@@ -318,12 +321,11 @@ static bool code_param(const struct compress *c,
     struct dsf_part part;
 
     if (c->plan->nparts < 2)
-        return dsf_compress_param(c->plan->job, unit, unit->block, unit->decay,
-                                  coding);
+        return code_params(c->plan->job, unit, unit->block, unit->decay,
+                           coding);
     dsf_part_init(&part, c->plan->model, c->plan->nparts, (unsigned)d->unit,
                   d->part);
-    return dsf_compress_param(c->plan->job, unit, part.block, part.decay,
-                              coding);
+    return code_params(c->plan->job, unit, part.block, part.decay, coding);
 }
 
 /* Parameters that the optimizer works on: those of a step in fp32, or masters.

@@ -49,11 +49,4 @@ uint16_t dsf_group_kept(const struct dsflow_plan *plan, enum dsf_of_group what,
 bool dsf_compress_rows(const struct dsf_job *job, const struct dsf_model *model,
                        const struct dsf_unit *unit);
 
-/* The same of its parameters, which may be cut at multiples of `cut` numbers,
- * and the first `matrices` of which are matrices: the unit's, or those of a
- * part. */
-bool dsf_compress_param(const struct dsf_job *job, const struct dsf_unit *unit,
-                        int64_t cut, int64_t matrices,
-                        struct dsf_coding *coding);
-
 #endif

@@ -50,8 +50,4 @@ static inline double dsf_muon_length(const struct dsf_update_args *a,
  */
 int64_t dsf_muon_second_from(const struct dsflow_update_args *a);
 
-/* Numbers of scratch for a matrix: twice the matrix, and two squares of the
- * shorter of its sides. */
-int64_t dsf_muon_room(const struct dsflow_tensor *t);
-
 #endif

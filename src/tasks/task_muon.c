@@ -68,7 +68,9 @@ static int64_t least(const struct dsflow_tensor *t)
     return t->rows < t->cols ? t->rows : t->cols;
 }
 
-int64_t dsf_muon_room(const struct dsflow_tensor *t)
+/* Numbers of scratch for a matrix: twice the matrix, and two squares of the
+ * shorter of its sides. */
+static int64_t room(const struct dsflow_tensor *t)
 {
     return 2 * t->rows * t->cols + 2 * least(t) * least(t);
 }
@@ -150,9 +152,8 @@ static size_t muon_scratch(const struct dsflow_case *c)
     int64_t most = 0;
 
     for (int32_t i = 0; i < a->at.ntensors; i++)
-        if (dsf_muon_turns(&a->at.tensors[i]) &&
-            dsf_muon_room(&a->at.tensors[i]) > most)
-            most = dsf_muon_room(&a->at.tensors[i]);
+        if (dsf_muon_turns(&a->at.tensors[i]) && room(&a->at.tensors[i]) > most)
+            most = room(&a->at.tensors[i]);
     return dsflow_dtype_bytes(DSFLOW_FP32, most);
 }
 

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-const struct dsflow_op *const dsf_ops[] = {
+static const struct dsflow_op *const ops[] = {
 #define ENTRY(name) &dsf_op_##name,
     DSF_OPS(ENTRY, ENTRY)
 #undef ENTRY
@@ -111,7 +111,7 @@ struct dsf_registry dsf_task_kinds = {
     .sort = "task",
     .abi = DSFLOW_OP_ABI,
     .add = add,
-    .builtin = (const void *const *)dsf_ops,
+    .builtin = (const void *const *)ops,
 };
 
 int dsflow_op_register(const struct dsflow_op *op, struct dsflow_err *err)

@@ -73,9 +73,6 @@
 DSF_OPS(DECLARE, DECLARE)
 #undef DECLARE
 
-/* The same; ends with NULL. */
-extern const struct dsflow_op *const dsf_ops[];
-
 /* dsf_op_<name>: what is not said here. */
 #define DSF_OP(name_, ...)                                                     \
     const struct dsflow_op dsf_op_##name_ = {                                  \

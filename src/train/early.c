@@ -76,7 +76,8 @@ int dsf_early_check_size(const struct dsf_session *s, int64_t available,
     return tasks <= most ? DSFLOW_OK : fail_size(s, tasks, most, err);
 }
 
-int dsf_early_check_model(const struct dsf_session *s, struct dsflow_err *err)
+/* Can the model be anywhere on this machine? */
+static int check_model(const struct dsf_session *s, struct dsflow_err *err)
 {
     double needs = dsf_fit_least(s->job, &s->model),
            params = (double)s->model.params;
@@ -124,5 +125,5 @@ int dsf_early_check(struct dsf_session *s, enum dsflow_exec_kind kind,
         status = dsf_early_check_text(s, err);
     if (status == DSFLOW_OK)
         status = dsf_early_check_size(s, s->machine.available, err);
-    return status == DSFLOW_OK ? dsf_early_check_model(s, err) : status;
+    return status == DSFLOW_OK ? check_model(s, err) : status;
 }

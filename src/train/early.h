@@ -11,9 +11,6 @@
 int dsf_early_check_size(const struct dsf_session *s, int64_t available,
                          struct dsflow_err *err);
 
-/* Can the model be anywhere on this machine? */
-int dsf_early_check_model(const struct dsf_session *s, struct dsflow_err *err);
-
 /* Are the files of the text there, and is it long enough? DSFLOW_EFIT: it is
  * too short. */
 int dsf_early_check_text(const struct dsf_session *s, struct dsflow_err *err);
