@@ -86,10 +86,12 @@ static int find_source(struct source *s, struct dsflow_err *err)
 static int check_source(const struct source *s, struct dsflow_err *err)
 {
     bool utf8 = !dsf_tokenizer_is_bytes(s->tok);
-    int status = dsf_text_files_check(&s->train, utf8, err);
+    int status = dsf_text_files_check(s->job, "train", &s->train, utf8, err);
 
-    return status == DSFLOW_OK ? dsf_text_files_check(&s->validation, utf8, err)
-                               : status;
+    return status == DSFLOW_OK
+               ? dsf_text_files_check(s->job, "validation_files",
+                                      &s->validation, utf8, err)
+               : status;
 }
 
 static void close_source(struct source *s)

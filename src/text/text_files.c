@@ -159,8 +159,8 @@ static int map(const struct dsf_job *job, const char *key, const char *path,
         goto out_close;
     }
     if (st.st_size <= 0) {
-        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: is empty; expected text",
-                             path);
+        status = dsf_job_fail(job, err, DSFLOW_EINVAL, "data", key,
+                              "%s: is empty; expected text", path);
         goto out_close;
     }
     text = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -210,7 +210,8 @@ void dsf_text_files_close(struct dsf_text_files *files)
     *files = (struct dsf_text_files){ 0 };
 }
 
-static int check_utf8(const struct dsf_text_file *file, struct dsflow_err *err)
+static int check_utf8(const struct dsf_job *job, const char *key,
+                      const struct dsf_text_file *file, struct dsflow_err *err)
 {
     size_t at = 0, bad = 0, first = 0, n;
 
@@ -226,13 +227,14 @@ static int check_utf8(const struct dsf_text_file *file, struct dsflow_err *err)
     }
     if (bad <= file->bytes / 10)
         return DSFLOW_OK;
-    return dsflow_fail(err, DSFLOW_EINVAL,
-                       "%s: is no UTF-8 text: %zu of %zu bytes are invalid, "
-                       "the first at offset %zu",
-                       file->path, bad, file->bytes, first);
+    return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", key,
+                        "%s: is no UTF-8 text: %zu of %zu bytes are invalid, "
+                        "the first at offset %zu",
+                        file->path, bad, file->bytes, first);
 }
 
-int dsf_text_files_check(const struct dsf_text_files *files, bool utf8,
+int dsf_text_files_check(const struct dsf_job *job, const char *key,
+                         const struct dsf_text_files *files, bool utf8,
                          struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
@@ -242,11 +244,11 @@ int dsf_text_files_check(const struct dsf_text_files *files, bool utf8,
         const char *nul = memchr(file->text, 0, file->bytes);
 
         if (nul != NULL)
-            status = dsflow_fail(err, DSFLOW_EINVAL,
-                                 "%s: is no text: a NUL byte at offset %zu",
-                                 file->path, (size_t)(nul - file->text));
+            status = dsf_job_fail(job, err, DSFLOW_EINVAL, "data", key,
+                                  "%s: is no text: a NUL byte at offset %zu",
+                                  file->path, (size_t)(nul - file->text));
         else if (utf8)
-            status = check_utf8(file, err);
+            status = check_utf8(job, key, file, err);
     }
     return status;
 }

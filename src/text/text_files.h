@@ -30,7 +30,8 @@ void dsf_text_files_close(struct dsf_text_files *files);
 
 /* A file is text if it has no NUL byte and, where `utf8`, is UTF-8 for nine
  * tenths at least. */
-int dsf_text_files_check(const struct dsf_text_files *files, bool utf8,
+int dsf_text_files_check(const struct dsf_job *job, const char *key,
+                         const struct dsf_text_files *files, bool utf8,
                          struct dsflow_err *err);
 
 #endif

@@ -311,11 +311,11 @@ set_text() {
         fault "text $1: $(cat err)"
     cases=$((cases + 1))
 }
-set_text empty.txt "empty"
+set_text empty.txt "--set: data: train: empty.txt: is empty; expected text"
 set_text nothing.txt "nothing.txt"
 set_text "*.nothing" "*.nothing"
 { cat text.txt && printf '\0' && cat text.txt; } > binary.txt
-set_text binary.txt "binary.txt: is no text: a NUL byte at offset $(($(wc -c < text.txt)))"
+set_text binary.txt "--set: data: train: binary.txt: is no text: a NUL byte at offset $(($(wc -c < text.txt)))"
 echo "short" > short.txt
 set_text short.txt "expected at least 49"
 

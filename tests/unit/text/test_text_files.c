@@ -78,7 +78,8 @@ static void what_cannot_be_found_is_named(void **state)
                         "file, or \"/*\"");
     write_text("empty", "");
     assert_int_equal(find("train = [\"@/*\"]", &files, &err), DSFLOW_EINVAL);
-    check_message(&err, "/empty: is empty; expected text");
+    check_message(&err,
+                  "job.toml:5: data: train: /empty: is empty; expected text");
 }
 
 /* A user without rights stands in for root, who may read everything. */
@@ -107,12 +108,17 @@ static int check_text(const char *text, size_t n, bool utf8,
                       struct dsflow_err *err)
 {
     struct dsf_text_files files;
+    struct dsf_job job;
     int status;
 
     write_file("text", text, n);
-    assert_int_equal(find("train = [\"@/text\"]", &files, err), DSFLOW_OK);
-    status = dsf_text_files_check(&files, utf8, err);
+    make_job(&job, "train = [\"@/text\"]");
+    assert_int_equal(
+        dsf_text_files_open(&job, "train", &job.data.train, &files, err),
+        DSFLOW_OK);
+    status = dsf_text_files_check(&job, "train", &files, utf8, err);
     dsf_text_files_close(&files);
+    dsf_job_fini(&job);
     return status;
 }
 
@@ -121,12 +127,15 @@ static void what_is_no_text_is_refused_with_the_offset(void **state)
     struct dsflow_err err;
 
     assert_int_equal(check_text("abc\0def", 7, false, &err), DSFLOW_EINVAL);
-    check_message(&err, "/text: is no text: a NUL byte at offset 3");
+    check_message(
+        &err,
+        "job.toml:5: data: train: /text: is no text: a NUL byte at offset 3");
     assert_int_equal(check_text("abcd\xff\xfe"
                                 "efgh",
                                 10, true, &err),
                      DSFLOW_EINVAL);
-    check_message(&err, "/text: is no UTF-8 text: 2 of 10 bytes are invalid, "
+    check_message(&err, "job.toml:5: data: train: /text: is no UTF-8 text: 2 "
+                        "of 10 bytes are invalid, "
                         "the first at offset 4");
     assert_int_equal(check_text("abcd\xff\xfe"
                                 "efgh",
