@@ -163,7 +163,7 @@ static int plan(struct dsf_session *s, struct dsflow_err *err)
     if (status < 0)
         return status;
     if (dsf_fit_is_open(s->job) || s->job->codelets.load.n > 0)
-        return dsf_session_plan(s, NULL, err);
+        return dsf_session_plan(s, err);
     status = dsf_plan_new(s->job, &s->model, &s->machine, &s->plan, err);
     /* Without its graph, which may be large: of built-in policies, only those
      * of the optimizer keep tensors. */

@@ -156,7 +156,7 @@ void dsf_zero_recode(struct dsf_zero *z, const struct dsflow_task_spec *t)
             continue;
         shards[d] = coded_shard(z, &a->coding, copy, &pieces, d);
         dsf_zero_compress(z, t, &a->coding, dsf_zero_beside(z, copy->home, d),
-                          at, dsf_pieces_elems(&pieces, d), 0,
+                          at, dsf_pieces_elems(&pieces, d),
                           dsf_zero_spread(z, t->data[0])->id[d], shards[d]);
     }
     if (z->stage == 3)

@@ -63,12 +63,12 @@ enum { TURNS = 2 };
 
 void dsf_zero_compress(struct dsf_zero *z, const struct dsflow_task_spec *like,
                        const struct dsf_coding *coding, int32_t rank,
-                       int64_t at, int64_t elems, int64_t from,
-                       dsflow_data_id in, dsflow_data_id out)
+                       int64_t at, int64_t elems, dsflow_data_id in,
+                       dsflow_data_id out)
 {
     enum { OUT = 1 };
     const struct dsf_compress_args args = {
-        .coding = *coding, .elems = elems, .at = at, .from = from, .out_at = at
+        .coding = *coding, .elems = elems, .at = at, .out_at = at
     };
 
     dsf_add_like(z->rw.out, like, &dsf_op_compress, &args, rank, 1u << OUT, 2,
@@ -115,8 +115,7 @@ void dsf_zero_compress_groups(struct dsf_zero *z,
 
         packed[i] =
             dsf_zero_take_buffer(z, DSF_ZERO_CODED, rank, bytes, length);
-        dsf_zero_compress(z, t, &a->coding, rank, 0, a->elems, 0, grad,
-                          packed[i]);
+        dsf_zero_compress(z, t, &a->coding, rank, 0, a->elems, grad, packed[i]);
     }
 }
 

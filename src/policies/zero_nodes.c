@@ -134,8 +134,7 @@ static dsflow_data_id make_run(struct dsf_zero *z,
     sum = dsf_zero_node_in_rank(z, node)
               ? add_here(z, t, of, node)
               : add_coded(z, t, packed + j * node, node, &run);
-    dsf_zero_compress(z, t, &a->coding, run.rank, run.at, run.elems, 0, sum,
-                      out);
+    dsf_zero_compress(z, t, &a->coding, run.rank, run.at, run.elems, sum, out);
     return out;
 }
 
@@ -234,7 +233,7 @@ static void feed_run(struct dsf_zero *z, const struct dsflow_task_spec *t,
                      error_of(z, t->data[ERROR], runs, i, &run),
                  });
     out = take_recoded(z, &args.coding, node->sum->ndata, &run);
-    dsf_zero_compress(z, t, &args.coding, run.rank, run.at, run.elems, 0,
+    dsf_zero_compress(z, t, &args.coding, run.rank, run.at, run.elems,
                       node->runs[i], out);
     node->runs[i] = out;
 }
@@ -274,7 +273,7 @@ static dsflow_data_id send_sum(struct dsf_zero *z,
     dsflow_data_id out =
         take_recoded(z, &a->coding, z->nodes[sum.i].sum->ndata, &run);
 
-    dsf_zero_compress(z, t, &a->coding, run.rank, run.at, run.elems, 0,
+    dsf_zero_compress(z, t, &a->coding, run.rank, run.at, run.elems,
                       dsf_zero_gradient(z, sum), out);
     return out;
 }

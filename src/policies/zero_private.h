@@ -127,12 +127,11 @@ enum dsf_zero_use {
 dsflow_data_id dsf_zero_take_buffer(struct dsf_zero *z, enum dsf_zero_use use,
                                     int32_t rank, int64_t elems,
                                     uint32_t length);
-/* Numbers at .. at+elems of a unit, which begin at number `from` of `in`, into
- * `out`, which has no others. */
+/* Numbers at .. at+elems of a unit, which are those of `in`, into `out`. */
 void dsf_zero_compress(struct dsf_zero *z, const struct dsflow_task_spec *like,
                        const struct dsf_coding *coding, int32_t rank,
-                       int64_t at, int64_t elems, int64_t from,
-                       dsflow_data_id in, dsflow_data_id out);
+                       int64_t at, int64_t elems, dsflow_data_id in,
+                       dsflow_data_id out);
 
 /* zero_nodes.c: what is sent of the gradients that a task `add_recoded` adds up
  * to all that need it: coded numbers from one on. */

@@ -15,7 +15,7 @@ static int open_all(struct dsf_session *s, struct dsf_feed *feed,
     int status = dsf_early_check(s, kind, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_session_plan(s, NULL, err);
+        status = dsf_session_plan(s, err);
     if (status == DSFLOW_OK)
         status = dsf_session_check_memory(s, err);
     if (status == DSFLOW_OK)

@@ -235,8 +235,7 @@ int dsf_session_fit(struct dsf_session *s, const struct dsf_machine_model *m,
     return status;
 }
 
-int dsf_session_plan(struct dsf_session *s, const char *until,
-                     struct dsflow_err *err)
+int dsf_session_plan(struct dsf_session *s, struct dsflow_err *err)
 {
     struct dsf_machine_model m = { 0 };
     int status = DSFLOW_OK;
@@ -244,7 +243,7 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
     if (dsf_fit_is_open(s->job))
         status = dsf_machine_of_job(&s->machine, s->job, &m, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_fit(s, &m, until, err);
+        status = dsf_session_fit(s, &m, NULL, err);
     dsf_machine_model_fini(&m);
     return status;
 }

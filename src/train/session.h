@@ -95,10 +95,8 @@ struct dsf_setup dsf_session_setup(struct dsf_session *s);
 int dsf_session_fit(struct dsf_session *s, const struct dsf_machine_model *m,
                     const char *until, struct dsflow_err *err);
 
-/* The plan and the graph, up to policy `until` (NULL: all). After
- * dsf_early_check, which finds the machine. */
-int dsf_session_plan(struct dsf_session *s, const char *until,
-                     struct dsflow_err *err);
+/* The plan and the graph. After dsf_early_check, which finds the machine. */
+int dsf_session_plan(struct dsf_session *s, struct dsflow_err *err);
 
 /* How the ranks of its plan are shared out to the processes of a wire. */
 struct dsf_processes dsf_session_processes(const struct dsf_session *s,
