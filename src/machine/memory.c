@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
 
 /* The files of a cgroup, of both versions. */
@@ -196,4 +197,16 @@ struct dsf_memory dsf_memory_probe(const char *root)
     if (m.total >= 0)
         limit(&m.available, m.total);
     return m;
+}
+
+int64_t dsf_memory_most(void)
+{
+    int64_t kib = read_key("/proc/self", "status", "VmHWM");
+    struct rusage usage;
+
+    if (kib < 0) {
+        getrusage(RUSAGE_SELF, &usage);
+        kib = usage.ru_maxrss;
+    }
+    return kib << 10;
 }

@@ -19,4 +19,9 @@ struct dsf_memory dsf_memory_probe(const char *root);
 /* What it says, in bytes; -1: nothing. */
 int dsf_memory_said(int64_t *bytes, struct dsflow_err *err);
 
+/* Bytes that this program has held at most. What getrusage(2) says, which is
+ * asked only without /proc, is never less than what its parent held when it
+ * started it. */
+int64_t dsf_memory_most(void);
+
 #endif

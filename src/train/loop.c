@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/notice.h"
 #include "base/units.h"
+#include "machine/memory.h"
 #include "plan/programs.h"
 #include "train/tensor_norms.h"
 
@@ -12,7 +13,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 /* Steps that are submitted before the first of them is done. */
 enum { AHEAD = 2 };
@@ -239,14 +239,6 @@ int dsf_run_failed(const struct dsf_run *r, int status, struct dsflow_err *err)
     return fail_with_checkpoint(r, status, err);
 }
 
-static int64_t peak_memory(void)
-{
-    struct rusage usage;
-
-    getrusage(RUSAGE_SELF, &usage);
-    return (int64_t)usage.ru_maxrss << 10;
-}
-
 /* To the metrics, and to the program around. */
 static int tell_step(struct dsf_run *r, const struct dsf_step *step,
                      struct dsflow_err *err)
@@ -271,14 +263,14 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
         .lr = report->of.lr,
         .grad_norm = report->of.norm,
         .seconds = report->at - r->last,
-        .mfu = r->token_seconds > 0 ? (double)tokens * r->token_seconds /
-                                          (report->at - r->last)
-                                    : NAN,
+        .mfu = r->token_seconds > 0
+                   ? (double)tokens * r->token_seconds / (report->at - r->last)
+                   : NAN,
         .loss_scale = report->of.loss_scale,
         .skipped = report->of.skipped && !report->of.stops,
         .overflows = report->of.overflows,
         .tokens = tokens,
-        .peak_bytes = peak_memory(),
+        .peak_bytes = dsf_memory_most(),
     };
     const char *program = dsflow_plan_program_of(r->s.plan, step.step);
     bool plain = strcmp(program, "step") == 0;

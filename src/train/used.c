@@ -3,6 +3,7 @@
 
 #include "exec/exec_memory.h"
 #include "exec/lacking.h"
+#include "machine/memory.h"
 #include "measure/measured.h"
 #include "plan/division.h"
 #include "sim/weights.h"
@@ -11,7 +12,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/resource.h>
 
 /* The serial executor has one worker, whatever the plan has; and what cores
  * take says nothing of GPUs, nor fp32 of TF32. */
@@ -75,7 +75,6 @@ static void add_bytes(struct dsf_run *r, struct dsf_used *used)
 {
     const struct dsf_weights *w = dsf_session_weights(&r->s);
     const struct dsf_rank_weight *neediest;
-    struct rusage usage;
 
     used->gpus = dsf_gpus_of(&r->s.machine, r->s.plan->nranks).n;
     used->nranks = w->nranks;
@@ -99,8 +98,7 @@ static void add_bytes(struct dsf_run *r, struct dsf_used *used)
     used->of_neediest.planned = neediest->peak;
     used->of_neediest.measured =
         (double)dsflow_exec_resident(r->s.exec, used->neediest, DSFLOW_DEVICE);
-    getrusage(RUSAGE_SELF, &usage);
-    used->peak = fmax(1024.0 * (double)usage.ru_maxrss, used->memory.measured);
+    used->peak = fmax((double)dsf_memory_most(), used->memory.measured);
 }
 
 char *dsf_run_lacking(const struct dsf_run *r, double *share)

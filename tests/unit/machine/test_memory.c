@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static char root[64];
 
@@ -152,8 +154,32 @@ static void what_the_environment_says_is_believed(void **state)
     unsetenv("DSFLOW_MEMORY");
 }
 
-int main(void)
+enum { HELD = 512 << 20 };
+
+/* The program that is started holds little. */
+static void what_another_program_held_does_not_count(void **state)
 {
+    char *memory = malloc(HELD);
+    int status = 0;
+    pid_t child;
+
+    assert_non_null(memory);
+    memset(memory, 1, HELD);
+    assert_true(dsf_memory_most() >= HELD);
+    child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "test_memory", "most", (char *)NULL);
+        _exit(2);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    free(memory);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        return dsf_memory_most() >= HELD / 2;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
     const struct CMUnitTest tests[] = {
         TEST(without_cgroups_it_is_what_the_kernel_says),
@@ -163,6 +189,7 @@ int main(void)
         TEST(a_path_of_outside_leaves_the_top),
         TEST(what_the_environment_says_is_believed),
         TEST(without_proc_all_that_there_is_counts_as_free),
+        TEST(what_another_program_held_does_not_count),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
