@@ -3,6 +3,7 @@
 #include "text/text.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "text/text_files.h"
 #include "text/token_cache.h"
 #include "base/utf8.h"
@@ -92,6 +93,23 @@ static int check_source(const struct source *s, struct dsflow_err *err)
                ? dsf_text_files_check(s->job, "validation_files",
                                       &s->validation, utf8, err)
                : status;
+}
+
+/* What is trained on says nothing of other text. A copy is found, too. */
+static void warn_of_same(const struct source *s)
+{
+    for (unsigned i = 0; i < s->validation.n; i++)
+        for (unsigned j = 0; j < s->train.n; j++) {
+            const struct dsf_text_file *v = &s->validation.v[i];
+            const struct dsf_text_file *t = &s->train.v[j];
+
+            if (v->bytes != t->bytes || memcmp(v->text, t->text, t->bytes) != 0)
+                continue;
+            dsf_warn("data: validation_files: %s: the same text is in train, "
+                     "as %s",
+                     v->path, t->path);
+            return;
+        }
 }
 
 static void close_source(struct source *s)
@@ -331,6 +349,8 @@ int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
 
     if (status == DSFLOW_OK)
         status = check_source(&s, err);
+    if (status == DSFLOW_OK)
+        warn_of_same(&s);
     *corpus = NULL;
     c->sequence = sequence;
     c->seed = (uint64_t)job->main.seed;

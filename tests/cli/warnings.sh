@@ -87,6 +87,15 @@ run alone --set mesh.data=2 --set mesh.transport=mpi --set job.steps=5
 [ "$(grep '^dsflow: warning: ' log)" = "dsflow: warning: --set: mesh: transport: has no effect: one process has all ranks" ] ||
     fault "a transport for one process: $(cat log)"
 
+# Text that is validated on and trained on, under another name.
+cp text.txt copy.txt
+run same --set data.validation_files=copy.txt --set job.steps=5
+[ "$(grep '^dsflow: warning: data' log)" = "dsflow: warning: data: validation_files: copy.txt: the same text is in train, as text.txt" ] ||
+    fault "text to train and to validate on: $(cat log)"
+head -c 2000 text.txt > part.txt
+run part --set data.validation_files=part.txt --set job.steps=5
+grep -q warning log && fault "another text to validate on: $(cat log)"
+
 # A model from a folder has the family of its config.json.
 mkdir hf
 cat > hf/config.json << 'E2'
