@@ -1,4 +1,4 @@
-/* stop.c - what SIGINT, SIGTERM and SIGHUP do to a command.
+/* stop.c - what SIGINT, SIGTERM, SIGHUP and SIGBUS do to a command.
  *
  * The handler says what happens itself, with write(2), and ends the process
  * where that is to be: it depends on no lock, and on no thread that may hang.
@@ -254,6 +254,21 @@ static void on_signal(int sig)
     errno = saved;
 }
 
+/* What is mapped is read as memory: where the file has become shorter, or its
+ * disk fails, that is what comes of it. */
+static void on_bus(int sig, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (info->si_code != BUS_ADRERR) {
+        signal(sig, SIG_DFL);
+        raise(sig); /* once this returns */
+        return;
+    }
+    dsf_stop_died("dsflow: ", "bus error: a file that is read was cut short, "
+                              "or its disk failed");
+    _exit(1);
+}
+
 static bool is_ignored(int sig)
 {
     struct sigaction old;
@@ -284,12 +299,15 @@ static void set_stack(void)
 void dsf_stop_catch(void)
 {
     static const int all[] = { SIGINT, SIGTERM, SIGHUP };
+    struct sigaction bus = { .sa_sigaction = on_bus,
+                             .sa_flags = SA_SIGINFO | SA_ONSTACK };
 
     atomic_store(&owner, getpid());
     set_stack();
     for (unsigned i = 0; i < sizeof(all) / sizeof(*all); i++)
         if (!is_ignored(all[i]))
             catch (all[i]);
+    sigaction(SIGBUS, &bus, NULL);
 }
 
 void dsf_stop_prepare(bool resumes, bool quiet)

@@ -1,7 +1,7 @@
 /* stop.h - what SIGINT, SIGTERM and SIGHUP do to a command. One that has
  * nothing to lose ends at the first; a run that trains finishes its steps and
  * saves, and a second signal ends it at once. All is said at once, by the
- * handler. */
+ * handler. SIGBUS is said, and ends it. */
 #ifndef DSF_CLI_STOP_H
 #define DSF_CLI_STOP_H
 

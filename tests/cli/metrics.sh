@@ -81,4 +81,16 @@ run full --overwrite --set job.steps=1 --set schedule.warmup=0
     --set schedule.warmup=0 --set checkpoint.at_end=false) > log 2>&1
 [ $? -eq 1 ] && grep -q "^dsflow: full/metrics.jsonl: cannot be written: .*; the last checkpoint is of step 1, in full$" log ||
     fault "no room, and a checkpoint: $(cat log)"
+
+# The tokens, which are mapped, are cut short under a run.
+"$dsflow" run job.toml --set job.output=short --set job.steps=400000 \
+    --set checkpoint.every=5 > log 2>&1 &
+pid=$!
+until_line '"step":7,' short/metrics.jsonl || fault "no steps: $(cat log)"
+for cache in short/cache/tokens-*.bin; do : > "$cache"; done
+wait $pid
+[ $? -eq 1 ] || { fault "tokens that were cut short: status $?"; cat log; }
+grep -q "^dsflow: bus error: a file that is read was cut short, or its disk failed; the last checkpoint is of step [0-9]*$" log ||
+    { fault "tokens were cut short, and not said"; cat log; }
+whole short/metrics.jsonl short
 finish
