@@ -86,8 +86,8 @@ static bool is_end(const json_t *root)
     return json_object_get(root, "ended") != NULL;
 }
 
-/* The position after the last whole line of a step up to `done`. Lines before
- * it that are damaged stay, and are named. */
+/* The position after the last whole line of a step up to `done`; -1, and errno:
+ * it cannot be read. Lines before it that are damaged stay, and are named. */
 static off_t find_end(struct dsf_metrics *m, FILE *f, int64_t done)
 {
     char *line = NULL;
@@ -118,6 +118,8 @@ static off_t find_end(struct dsf_metrics *m, FILE *f, int64_t done)
         if (past)
             break;
     }
+    if (ferror(f))
+        end = -1;
     free(line);
     return end;
 }
@@ -126,9 +128,10 @@ int dsf_metrics_begin(struct dsf_metrics *m, int64_t done,
                       struct dsflow_err *err)
 {
     FILE *f = fopen(m->path, "r");
+    off_t end = f != NULL ? find_end(m, f, done) : -1;
     int status = DSFLOW_OK;
 
-    if (f == NULL || ftruncate(m->fd, find_end(m, f, done)) < 0)
+    if (end < 0 || ftruncate(m->fd, end) < 0)
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", m->path);
     if (f != NULL)
         fclose(f);

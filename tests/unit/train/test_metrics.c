@@ -5,6 +5,7 @@
 #include "lib/step.h"
 #include "lib/test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -233,6 +234,25 @@ static void lines_after_a_damaged_one_stay(void **state)
     dsflow_log_sink_set(NULL, NULL);
 }
 
+/* Reading the beginning of a process's memory is an input/output error. */
+static void what_cannot_be_read_is_not_cut_off(void **state)
+{
+    struct dsf_metrics m;
+    struct dsflow_err err;
+    char wanted[300];
+
+    unlink(in_folder("metrics.jsonl"));
+    assert_int_equal(symlink("/proc/self/mem", in_folder("metrics.jsonl")), 0);
+    assert_int_equal(dsf_metrics_open(&m, in_folder("metrics.jsonl"), &err),
+                     DSFLOW_OK);
+    assert_int_equal(dsf_metrics_begin(&m, 7, &err), DSFLOW_EIO);
+    snprintf(wanted, sizeof(wanted), "%s: %s", in_folder("metrics.jsonl"),
+             strerror(EIO));
+    assert_string_equal(err.msg, wanted);
+    dsf_metrics_close(&m);
+    unlink(in_folder("metrics.jsonl"));
+}
+
 static int make_folder(void **state)
 {
     return mkdtemp(folder) == NULL ? -1 : 0;
@@ -254,6 +274,7 @@ int main(void)
         cmocka_unit_test(one_run_at_a_time_has_the_file),
         cmocka_unit_test(a_run_that_is_killed_leaves_whole_lines),
         cmocka_unit_test(lines_after_a_damaged_one_stay),
+        cmocka_unit_test(what_cannot_be_read_is_not_cut_off),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
