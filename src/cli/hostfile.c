@@ -88,6 +88,9 @@ int dsf_hostfile_read(const char *path, char **hosts, struct dsflow_err *err)
     status = dsf_file_load(path, MOST, &text, &n, err);
     if (status < 0)
         return status;
+    if (strlen(text) != n)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s: has a byte 0: expected text", path);
     for (line = text; line != NULL && status == DSFLOW_OK; line = next) {
         next = strchr(line, '\n');
         if (next != NULL)
