@@ -264,8 +264,8 @@ static void on_bus(int sig, siginfo_t *info, void *context)
         raise(sig); /* once this returns */
         return;
     }
-    dsf_stop_died("dsflow: ", "bus error: a file that is read was cut short, "
-                              "or its disk failed");
+    dsf_stop_died("dsflow: ", "bus error: a file that is mapped was cut short, "
+                              "or its disk failed or is full");
     _exit(1);
 }
 

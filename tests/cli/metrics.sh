@@ -90,7 +90,7 @@ until_line '"step":7,' short/metrics.jsonl || fault "no steps: $(cat log)"
 for cache in short/cache/tokens-*.bin; do : > "$cache"; done
 wait $pid
 [ $? -eq 1 ] || { fault "tokens that were cut short: status $?"; cat log; }
-grep -q "^dsflow: bus error: a file that is read was cut short, or its disk failed; the last checkpoint is of step [0-9]*$" log ||
+grep -q "^dsflow: bus error: a file that is mapped was cut short, or its disk failed or is full; the last checkpoint is of step [0-9]*$" log ||
     { fault "tokens were cut short, and not said"; cat log; }
 whole short/metrics.jsonl short
 finish
