@@ -198,9 +198,11 @@ static void begin_sending(void)
     static const int all[] = { SIGINT, SIGTERM, SIGHUP };
     struct sigaction action = { .sa_handler = on_any, .sa_flags = SA_RESTART };
 
-    if (pipe(shared.pipe) < 0 ||
-        pthread_create(&shared.thread, NULL, send_one, NULL) != 0)
-        dsf_fatal("no pipe or thread for signals: %m");
+    if (pipe(shared.pipe) < 0)
+        dsf_fatal("no pipe for signals: %m");
+    errno = pthread_create(&shared.thread, NULL, send_one, NULL);
+    if (errno != 0)
+        dsf_fatal("no thread for signals: %m");
     /* What the launcher sends goes to process 0 by mpirun. */
     signal(SIGUSR1, SIG_IGN);
     signal(SIGUSR2, SIG_IGN);

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -181,7 +182,8 @@ static int start_threads(struct dsflow_exec *exec, struct dsflow_err *err)
 
     for (unsigned r = 1; r < s->nranks; r++) {
         s->ranks[r] = (struct rank){ .exec = exec, .number = r };
-        if (pthread_create(&s->ranks[r].thread, NULL, serve, &s->ranks[r]) != 0)
+        errno = pthread_create(&s->ranks[r].thread, NULL, serve, &s->ranks[r]);
+        if (errno != 0)
             return dsflow_fail(err, DSFLOW_EFAIL, "no thread for rank %u: %m",
                                r);
         s->nthreads = r;

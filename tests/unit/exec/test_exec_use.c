@@ -5,6 +5,9 @@
 #include "exec/exec_use.h"
 #include "lib/test.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum { WORDS = 64 };
@@ -91,6 +94,38 @@ static void close_counted(struct counted *c)
     dsflow_graph_free(c->g);
 }
 
+static bool no_threads;
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *arg)
+{
+    return no_threads ? EAGAIN : __real_pthread_create(thread, attr, run, arg);
+}
+
+static void a_thread_that_cannot_be_had_says_why(void **state)
+{
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_IN_ORDER, .ranks = 2);
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    char wanted[128];
+
+    no_threads = true;
+    assert_int_equal(
+        dsflow_exec_open(g, &options, &(struct dsflow_host){ 0 }, &exec, &err),
+        DSFLOW_EFAIL);
+    no_threads = false;
+    snprintf(wanted, sizeof(wanted), "no thread for rank 1: %s",
+             strerror(EAGAIN));
+    assert_string_equal(err.msg, wanted);
+    dsflow_graph_free(g);
+}
+
 static void what_is_lent_is_used_where_it_is(void **state)
 {
     for (size_t k = 0; k < NKINDS; k++) {
@@ -149,6 +184,7 @@ static int add_codelet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thread_that_cannot_be_had_says_why),
         cmocka_unit_test(what_is_lent_is_used_where_it_is),
         cmocka_unit_test(a_task_does_what_it_is_told_this_time),
     };
