@@ -75,16 +75,16 @@ struct dsflow_call {
  * uses one thread, keeps nothing, and its result depends on its inputs only. */
 typedef void (*dsflow_cpu_fn)(const struct dsflow_call *call);
 
-/* Only enqueue on `stream`, a cudaStream_t of the GPU that the thread works with:
- * do not wait, allocate, copy main memory or use another stream. Returns NULL, or
- * what CUDA says of a launch that it refused, valid for good, as of
- * cudaGetErrorString; that ends the run. Buffers are in the
- * memory of the GPU, but for what cores read and write as well (control, tokens,
- * losses): those are in main memory, where kernels reach them and this function
- * must not look, as they are not written yet. So the kernel of an optimizer's
- * update has to look whether the control that it reads says `skip`, and then leaves
- * all as it is. `scratch`, as large as op->scratch says, is in the memory of the
- * GPU, and other tasks use it too. */
+/* Only enqueue on `stream`, a cudaStream_t of the GPU that the thread works
+ * with: do not wait, allocate, copy main memory or use another stream. Returns
+ * NULL, or what CUDA says of a launch that it refused, valid for good, as of
+ * cudaGetErrorString; that ends the run. Buffers are in the memory of the GPU,
+ * but for what cores read and write as well (control, tokens, losses): those
+ * are in main memory, where kernels reach them and this function must not look,
+ * as they are not written yet. So the kernel of an optimizer's update has to
+ * look whether the control that it reads says `skip`, and then leaves all as it
+ * is. `scratch`, as large as op->scratch says, is in the memory of the GPU, and
+ * other tasks use it too. */
 typedef const char *(*dsflow_cuda_fn)(const struct dsflow_call *call,
                                       void *stream);
 

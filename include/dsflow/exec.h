@@ -77,7 +77,8 @@ struct dsflow_exec_stats {
  * DSFLOW_ENOMEM with the bytes asked for, DSFLOW_EFIT where a device has not as
  * many, DSFLOW_EINVAL for options of another size, DSFLOW_EIO when there is no
  * room on a disk, DSFLOW_ENOSYS when a kind of task has no codelet for the
- * workers there are, or GPUs cannot be used, DSFLOW_EFAIL where another one of StarPU is open. */
+ * workers there are, or GPUs cannot be used, DSFLOW_EFAIL where another one of
+ * StarPU is open. */
 DSFLOW_API int dsflow_exec_open(struct dsflow_graph *graph,
                                 const struct dsflow_exec_options *options,
                                 const struct dsflow_host *host,
@@ -97,10 +98,10 @@ DSFLOW_API int dsflow_exec_submit(struct dsflow_exec *exec,
 DSFLOW_API int dsflow_exec_wait(struct dsflow_exec *exec,
                                 struct dsflow_err *err);
 
-/* Has a disk or a device failed? Then what was submitted runs to its end without computing
- * anything but what calls the host, nothing more is accepted, and no contents
- * mean anything any more: DSFLOW_EIO, with the path or the device, and the reason.
- * May be called at any time. */
+/* Has a disk or a device failed? Then what was submitted runs to its end
+ * without computing anything but what calls the host, nothing more is accepted,
+ * and no contents mean anything any more: DSFLOW_EIO, with the path or the
+ * device, and the reason. May be called at any time, from any thread. */
 DSFLOW_API int dsflow_exec_failed(const struct dsflow_exec *exec,
                                   struct dsflow_err *err);
 
@@ -119,6 +120,7 @@ DSFLOW_API void *dsflow_exec_map(struct dsflow_exec *exec, dsflow_data_id id,
 DSFLOW_API size_t dsflow_exec_resident(const struct dsflow_exec *exec,
                                        unsigned rank, enum dsflow_tier tier);
 
+/* Only between a wait and the next submit. */
 DSFLOW_API void dsflow_exec_stats(const struct dsflow_exec *exec,
                                   struct dsflow_exec_stats *stats);
 

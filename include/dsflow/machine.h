@@ -26,7 +26,8 @@ DSFLOW_API int dsflow_machine_read(const char *path,
 DSFLOW_API int dsflow_machine_write(const struct dsflow_machine *machine,
                                     const char *path, struct dsflow_err *err);
 
-DSFLOW_API void dsflow_machine_free(struct dsflow_machine *machine);
+DSFLOW_API void
+dsflow_machine_free(struct dsflow_machine *machine); /* NULL is fine */
 
 DSFLOW_END_DECLS
 

@@ -56,7 +56,8 @@ enum { DSFLOW_LATEST_STEP = -1 };
 DSFLOW_API int dsflow_model_open(const struct dsflow_job *job, int64_t step,
                                  struct dsflow_model **model,
                                  struct dsflow_err *err);
-DSFLOW_API void dsflow_model_close(struct dsflow_model *model);
+DSFLOW_API void
+dsflow_model_close(struct dsflow_model *model); /* NULL is fine */
 
 /* The i-th tensor; DSFLOW_EINVAL past the last. */
 DSFLOW_API int dsflow_model_tensor(const struct dsflow_model *model, unsigned i,
@@ -70,8 +71,7 @@ DSFLOW_API int dsflow_model_get(const struct dsflow_model *model,
 
 /* Text after `prompt` (`bytes` bytes), made in the type in which the job
  * computes. It ends at the end-of-text token, or where the model's context is
- * full. Errors: DSFLOW_EFIT for a prompt longer
- * than the context. */
+ * full. Errors: DSFLOW_EFIT for a prompt longer than the context. */
 DSFLOW_API int dsflow_model_generate(const struct dsflow_model *model,
                                      const char *prompt, size_t bytes,
                                      const struct dsflow_sampling *sampling,

@@ -24,7 +24,8 @@ DSFLOW_API int dsflow_plan_job(const struct dsflow_job *job,
                                const char *until,
                                struct dsflow_planned **planned,
                                struct dsflow_err *err);
-DSFLOW_API void dsflow_planned_free(struct dsflow_planned *planned);
+DSFLOW_API void
+dsflow_planned_free(struct dsflow_planned *planned); /* NULL is fine */
 
 /* Borrowed, as long as `planned`. */
 DSFLOW_API const struct dsflow_plan *

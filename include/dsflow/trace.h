@@ -22,7 +22,8 @@ struct dsflow_trace; /* opaque */
  * DSFLOW_EINVAL where it is none, or of another version; DSFLOW_EIO. */
 DSFLOW_API int dsflow_trace_read(const char *path, struct dsflow_trace **trace,
                                  struct dsflow_err *err);
-DSFLOW_API void dsflow_trace_free(struct dsflow_trace *trace);
+DSFLOW_API void
+dsflow_trace_free(struct dsflow_trace *trace); /* NULL is fine */
 
 /* A task, or a copy between memories, from its begin to its end. */
 struct dsflow_span {

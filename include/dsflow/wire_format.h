@@ -36,10 +36,10 @@ struct dsflow_wire_format {
     void (*encode)(size_t block, const float *in, uint8_t *out, size_t n);
     void (*decode)(size_t block, const uint8_t *in, float *out, size_t n);
 
-    /* Of a format whose scale is the root of the mean square of its numbers,
-     * and who becomes numbers of that size: gradients have one scale for each
+    /* Of a format that makes plus or minus the scale of each number, which is
+     * the root of the mean square of a block: gradients have one scale for each
      * tensor of a group, with which its blocks are encoded, and params cannot
-     * be sent so. `encode` takes the scale of each block. NULL: of another
+     * be sent so. `encode` takes the scale of each block. NULL: it is another
      * format. A block begins with the scale, as a float. */
     void (*encode_by)(size_t block, float scale, const float *in, uint8_t *out,
                       size_t n);

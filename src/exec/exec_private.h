@@ -154,7 +154,7 @@ struct dsflow_exec {
     struct dsf_exec_window window;
     struct dsf_stage stage;
     _Atomic uint64_t copied; /* tasks that were copies of devices */
-    struct dsflow_err failure; /* the first of a disk, once `failed` says so */
+    struct dsflow_err failure; /* the first, once `failed` says so */
     _Atomic int failing, failed;
     uint32_t most_ports; /* of a task */
     struct dsf_exec_worker *workers; /* cores, then devices */
@@ -309,7 +309,8 @@ void dsf_exec_free_memory(struct dsflow_exec *exec);
 /* Bytes that a piece of data takes in its arena or store. */
 size_t dsf_exec_size(const struct dsflow_exec *exec, uint32_t data);
 
-/* Keep the first error of a disk: from now on nothing is computed any more. */
+/* Keep the first error of a disk, a device or a message: from now on nothing is
+ * computed any more. From any thread. */
 void dsf_exec_fail(struct dsflow_exec *exec, const struct dsflow_err *err);
 
 /* exec_disk.c: reserve the space, if a graph has data on NVMe. Closing waits
@@ -340,12 +341,12 @@ void dsf_exec_disk_lanes(const struct dsflow_exec *exec,
 /* exec_wire.c: can the messages of the graph be carried? */
 int dsf_exec_wire_check(const struct dsflow_exec *exec, struct dsflow_err *err);
 
-/* The messages that task `call` is, also after a failure: another process waits
- * for them. Wait for their end; or begin them, and call ended(user) at it. */
 /* The task that has waited longest for a message, from which process, and since
  * when (of dsf_now); from any thread. */
 bool dsf_exec_wire_awaits(struct dsflow_exec *exec, uint32_t *task,
                           int32_t *from, double *since);
+/* The messages that task `call` is, also after a failure: another process waits
+ * for them. Wait for their end; or begin them, and call ended(user) at it. */
 void dsf_exec_wire_run(const struct dsf_exec_call *call);
 void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
                          void *user);
