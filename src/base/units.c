@@ -81,6 +81,15 @@ struct dsf_text dsf_size_text(double bytes)
     return t;
 }
 
+struct dsf_text dsf_size_beside(double bytes, double other)
+{
+    struct dsf_text t = dsf_size_text(bytes);
+
+    if (bytes != other && strcmp(t.s, dsf_size_text(other).s) == 0)
+        snprintf(t.s, sizeof(t.s), "%.0f B", bytes);
+    return t;
+}
+
 struct dsf_text dsf_time_text(double seconds)
 {
     struct dsf_text t;

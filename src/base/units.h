@@ -12,6 +12,8 @@ int dsf_parse_time(const char *text, double *seconds);
 
 struct dsf_text { char s[32]; };
 struct dsf_text dsf_size_text(double bytes);   /* "3.2 GiB" */
+/* Beside the text of `other`: in bytes where both would read the same. */
+struct dsf_text dsf_size_beside(double bytes, double other);
 struct dsf_text dsf_time_text(double seconds); /* "410 ms", "2 min 5 s" */
 struct dsf_text dsf_count_text(double n);     /* "12.3k" */
 struct dsf_text dsf_percent_text(double x);   /* "87 %" */

@@ -133,8 +133,10 @@ static int fail_all(const struct dsf_setup *s, const struct found *f,
                               : "device",
         "%u way%s to fill in what is auto: the smallest needs %s%s and there "
         "are %s",
-        f->unfit, f->unfit == 1 ? "" : "s", dsf_size_text(f->least.needs).s,
-        tier == DSFLOW_NVME ? "" : " on a rank", dsf_size_text(f->least.has).s);
+        f->unfit, f->unfit == 1 ? "" : "s",
+        dsf_size_beside(f->least.needs, f->least.has).s,
+        tier == DSFLOW_NVME ? "" : " on a rank",
+        dsf_size_beside(f->least.has, f->least.needs).s);
 }
 
 /* The same of one or two: what each memory is needed for, and what would fit.

@@ -171,8 +171,8 @@ static int fail_short(struct dsf_setup *s,
                       const char *then, struct dsflow_err *err)
 {
     const struct dsf_job *job = s->job;
-    struct dsf_text needs = dsf_size_text(shortfall->needs);
-    struct dsf_text has = dsf_size_text(shortfall->has);
+    struct dsf_text needs = dsf_size_beside(shortfall->needs, shortfall->has);
+    struct dsf_text has = dsf_size_beside(shortfall->has, shortfall->needs);
 
     if (shortfall->tier == DSFLOW_NVME)
         return dsf_job_fail(job, err, DSFLOW_EFIT, "memory.nvme", "size",

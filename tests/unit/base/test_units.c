@@ -43,6 +43,9 @@ static void both_are_written_for_people(void **state)
     assert_string_equal(dsf_size_text(0).s, "0 B");
     assert_string_equal(dsf_size_text(1536).s, "1.5 KiB");
     assert_string_equal(dsf_size_text(3.2 * (1 << 30)).s, "3.2 GiB");
+    assert_string_equal(dsf_size_beside(3072, 2048).s, "3.0 KiB");
+    assert_string_equal(dsf_size_beside(3072, 3072).s, "3.0 KiB");
+    assert_string_equal(dsf_size_beside(3072, 3073).s, "3072 B");
     assert_string_equal(dsf_time_text(0.41).s, "410 ms");
     assert_string_equal(dsf_time_text(125).s, "2 min 5 s");
     assert_string_equal(dsf_time_text(90000).s, "1 d 1 h");
