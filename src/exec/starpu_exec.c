@@ -257,8 +257,8 @@ void dsf_starpu_describe(struct starpu_task *task,
     task->name = t->op->name;
     task->priority = t->priority;
     if (t->ndata > STARPU_NMAXBUFS) { /* freed with the task */
-        task->dyn_handles = calloc(t->ndata, sizeof(*task->dyn_handles));
-        task->dyn_modes = calloc(t->ndata, sizeof(*task->dyn_modes));
+        task->dyn_handles = dsf_xcalloc(t->ndata, sizeof(*task->dyn_handles));
+        task->dyn_modes = dsf_xcalloc(t->ndata, sizeof(*task->dyn_modes));
     }
     for (unsigned p = 0; p < t->ndata; p++) {
         STARPU_TASK_SET_HANDLE(task, handles[t->data[p].i], task->nbuffers);
