@@ -112,7 +112,8 @@ void dsf_lamb_find_scales(struct step *s)
             square(s, u, s->units[u].grad.of[0], s->units[u].server, "chunks");
         chunks[k] =
             dsf_add_named(s->g, &DSF_DOUBLES(each), "parts.%s", unit->name);
-        EMIT(s, &dsf_op_chunk_sums, &args, unit->layer, 0, chunks[k++], sums);
+        EMIT(s, &dsf_op_chunk_sums, &args, unit->layer, 0, chunks[k], sums);
+        k++;
     }
     if (k > 0)
         s->chunks = dsf_step_sum_each(s, chunks, k, each);
@@ -228,13 +229,15 @@ void dsf_lamb_freeze(struct step *s)
                                              s->model->units[u].ntensors };
         const int l = s->model->units[u].layer;
 
-        if (s->units[u].grad.errors != NULL)
-            EMIT(s, &dsf_op_unite_scales, &args, l, 0, own[k++], total,
-                 s->units[u].lamb);
-        else
+        if (s->units[u].grad.errors == NULL) {
             dsf_step_emit_without(s, &dsf_op_unite_scales, &args, l,
                                   1u << OWN | 1u << TOTAL, 1,
                                   &s->units[u].lamb);
+            continue;
+        }
+        EMIT(s, &dsf_op_unite_scales, &args, l, 0, own[k], total,
+             s->units[u].lamb);
+        k++;
     }
     free(own);
 }
