@@ -34,6 +34,7 @@ static const struct {
     { "model", "context", "256" },
     { "batch", "sequences", "8" },
     { "batch", "micro", "2" },
+    { "batch", "groups", "2" },
     { "optimizer", "kind", NULL },
     { "optimizer", "lr", "1e-3" },
     { "optimizer", "weight_decay", NULL },

@@ -5,6 +5,13 @@ sed -n '/^heart is this:/,/^Then:/s/^    //p' "$readme" > job.toml
 grep -q '^output = "runs/mine"' job.toml || fault "no job in $readme: $(cat job.toml)"
 mv text.txt my-text.txt
 
+# It is the heart of what init writes: all but the text.
+"$dsflow" init mine > log 2>&1 || fault "init: $(cat log)"
+sed -n 's/ *#.*//; /^\[/h; /^[a-z]/{G; s/ *\n/ /p;}' job.toml | sort > shown
+sed -n 's/ *#.*//; /^\[/h; /^[a-z]/{G; s/ *\n/ /p;}' mine/job.toml | sort > written
+[ "$(comm -23 shown written)" = 'train = "my-text.txt" [data]' ] ||
+    fault "init does not write: $(comm -23 shown written)"
+
 # A few of its 500 steps as README has them: a trial, some steps, then the rest,
 # here on two ranks, with the bits of one.
 "$dsflow" run job.toml --steps 2 --set job.output=runs/trial > log 2>&1 || fault "a trial: $(cat log)"
