@@ -15,7 +15,8 @@ void dsf_shared_files_guard(void);
 int dsf_shared_files_unlink(MPI_Comm comm);
 
 /* All processes of comm call it, before MPI_Finalize, which complains where a
- * name that it removes is not there: it finds empty files. */
+ * name that it removes is not there: it finds empty files. Who is killed there
+ * leaves one. */
 void dsf_shared_files_end(MPI_Comm comm);
 
 #endif

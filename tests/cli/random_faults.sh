@@ -29,6 +29,14 @@ def send(pid, sig):
         pass
 
 
+def size(path):
+    """It may be gone."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
 class Run:
     """In three processes, of which one may be started by some words of its own."""
 
@@ -125,7 +133,9 @@ class Run:
         return named, ended
 
     def memory(self):
-        return [n for n in os.listdir("/dev/shm") for s in self.spaces if f".{s}." in n]
+        """But for names alone, which one that is killed in MPI_Finalize leaves."""
+        return [n for n in os.listdir("/dev/shm") for s in self.spaces
+                if f".{s}." in n and size("/dev/shm/" + n) > 0]
 
 
 def newest(run):
