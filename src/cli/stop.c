@@ -259,7 +259,8 @@ static void on_signal(int sig)
 static void on_bus(int sig, siginfo_t *info, void *context)
 {
     (void)context;
-    if (info->si_code != BUS_ADRERR) {
+    /* A child that was not exec'd is told of by how it dies. */
+    if (info->si_code != BUS_ADRERR || atomic_load(&owner) != getpid()) {
         signal(sig, SIG_DFL);
         raise(sig); /* once this returns */
         return;
