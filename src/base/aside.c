@@ -85,7 +85,7 @@ int dsf_aside_open(struct dsf_aside *a, const char *path)
     /* Two processes that write the same file write each its own. */
     a->beside = dsf_xasprintf("%s.%ld.tmp", path, (long)getpid());
     a->slot = take_slot(a->beside);
-    a->fd = open(a->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    a->fd = open(a->beside, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     a->out = a->fd < 0 ? NULL : fopencookie(a, "w", functions);
     if (a->out != NULL)
         return 0;

@@ -3,17 +3,13 @@
 #include "text/text.h"
 
 #include "base/alloc.h"
-#include "base/log.h"
-#include "text/text_files.h"
+#include "text/text_source.h"
 #include "text/token_cache.h"
-#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
-#include <xxhash.h>
 
 struct dsf_corpus {
     struct dsf_token_store store;
@@ -24,214 +20,72 @@ struct dsf_corpus {
 
     const struct dsflow_batches *own; /* NULL: it is text */
     atomic_bool failed;               /* some of them were not to be had */
+    atomic_uint reads;                /* of the text */
 };
 
-/* Text on its way to tokens. */
-struct source {
-    const struct dsf_job *job;
-    const struct dsf_tokenizer *tok;
-    struct dsf_text_files train, validation;
-    size_t *cuts; /* of each train file: where its validation text begins */
+/* Text on its way to a cache of tokens. */
+struct passing {
+    struct dsf_token_writer *to;
+    const struct dsf_text_file *file;
 };
 
-/* Each file gives its last part, so that validation is made of the same kinds
- * of text as training, and never of the same text. The cut is at the end of
- * the line nearest to the exact place; where lines are too long for that, it
- * is between two characters. */
-static size_t cut_of(const struct dsf_text_file *file, double share)
+static void take(void *user, const int32_t *ids, size_t n)
 {
-    size_t keep = (size_t)llround((double)file->bytes * share);
-    size_t exact = file->bytes - keep;
-    size_t window = keep / 2 > 4096 ? keep / 2 : 4096;
-
-    if (keep == 0 || exact == 0)
-        return file->bytes;
-    for (size_t d = 0; d <= window; d++) {
-        if (d < keep && file->text[exact + d - 1] == '\n')
-            return exact + d;
-        if (d < exact && file->text[exact - d - 1] == '\n')
-            return exact - d;
-    }
-    while (exact < file->bytes && (file->text[exact] & 0xc0) == 0x80)
-        exact++;
-    return exact;
+    dsf_token_writer_put(((struct passing *)user)->to, ids, n);
 }
 
-/* Where the files are, and where they are cut. */
-static int find_source(struct source *s, struct dsflow_err *err)
+static void let_go(void *user)
 {
-    const struct dsf_job_data *data = &s->job->data;
-    int status;
+    dsf_text_file_let_go(((struct passing *)user)->file);
+}
 
-    if (data->train.n == 0)
-        return dsf_job_fail(s->job, err, DSFLOW_EINVAL, "data", "train",
-                            "%s: expected a file or more",
-                            dsf_job_has(s->job, "data", "train") ? "[]"
-                                                                 : "is missing");
-    status = dsf_text_files_open(s->job, "train", &data->train, &s->train, err);
-    if (status == DSFLOW_OK)
-        status =
-            dsf_text_files_open(s->job, "validation_files",
-                                &data->validation_files, &s->validation, err);
+static int add_text(const struct dsf_text_source *s,
+                    struct dsf_token_writer *to,
+                    const struct dsf_text_file *file, size_t from, size_t end,
+                    struct dsflow_err *err)
+{
+    struct passing passing = { to, file };
+    const struct dsf_encoding encoding = { take, let_go, &passing };
+    int32_t eot = dsf_tokenizer_eot(s->tok);
+    int status = dsf_encode_each(s->tok, file->text + from, end - from, 1,
+                                 &encoding, err);
+
     if (status < 0)
-        return status;
-    s->cuts = dsf_xcalloc(s->train.n, sizeof(*s->cuts));
-    for (unsigned i = 0; i < s->train.n; i++)
-        s->cuts[i] = data->validation_files.n > 0 || data->validation <= 0.0
-                         ? s->train.v[i].bytes
-                         : cut_of(&s->train.v[i], data->validation);
+        return dsflow_fail_in(err, status, file->path);
+    dsf_text_file_let_go(file);
+    if (from < end && eot >= 0)
+        dsf_token_writer_put(to, &eot, 1);
     return DSFLOW_OK;
 }
 
-/* Is it text? That reads all of it. */
-static int check_source(const struct source *s, struct dsflow_err *err)
-{
-    bool utf8 = !dsf_tokenizer_is_bytes(s->tok);
-    int status = dsf_text_files_check(s->job, "train", &s->train, utf8, err);
-
-    return status == DSFLOW_OK
-               ? dsf_text_files_check(s->job, "validation_files",
-                                      &s->validation, utf8, err)
-               : status;
-}
-
-/* What is trained on says nothing of other text. A copy is found, too. */
-static void warn_of_same(const struct source *s)
-{
-    for (unsigned i = 0; i < s->validation.n; i++)
-        for (unsigned j = 0; j < s->train.n; j++) {
-            const struct dsf_text_file *v = &s->validation.v[i];
-            const struct dsf_text_file *t = &s->train.v[j];
-
-            if (v->bytes != t->bytes || memcmp(v->text, t->text, t->bytes) != 0)
-                continue;
-            dsf_warn("data: validation_files: %s: the same text is in train, "
-                     "as %s",
-                     v->path, t->path);
-            return;
-        }
-}
-
-static void close_source(struct source *s)
-{
-    dsf_text_files_close(&s->train);
-    dsf_text_files_close(&s->validation);
-    free(s->cuts);
-}
-
-/* What decides the tokens and their split. */
-static uint64_t key_of(const struct source *s)
-{
-    XXH3_state_t *state = XXH3_createState();
-    uint64_t words[3] = { dsf_tokenizer_hash(s->tok), s->train.n,
-                          s->validation.n };
-    uint64_t key;
-
-    XXH3_64bits_reset(state);
-    XXH3_64bits_update(state, words, sizeof(words));
-    for (unsigned i = 0; i < s->train.n; i++) {
-        words[0] = s->train.v[i].bytes;
-        words[1] = s->cuts[i];
-        words[2] = XXH3_64bits(s->train.v[i].text, s->train.v[i].bytes);
-        XXH3_64bits_update(state, words, sizeof(words));
-    }
-    for (unsigned i = 0; i < s->validation.n; i++) {
-        words[0] = words[1] = s->validation.v[i].bytes;
-        words[2] =
-            XXH3_64bits(s->validation.v[i].text, s->validation.v[i].bytes);
-        XXH3_64bits_update(state, words, sizeof(words));
-    }
-    key = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
-    return key;
-}
-
-struct builder {
-    const struct dsf_tokenizer *tok;
-    unsigned width;
-    char *tokens; /* packed */
-    size_t cap;   /* bytes */
-    uint64_t n;
-    uint32_t most;
-    struct dsf_tokens piece; /* of the text at hand */
-};
-
-static void pack(struct builder *b)
-{
-    dsf_grow(&b->tokens, &b->cap, (b->n + b->piece.n) * b->width, 1);
-    for (size_t i = 0; i < b->piece.n; i++) {
-        uint32_t id = (uint32_t)b->piece.v[i];
-
-        if (id > b->most)
-            b->most = id;
-        if (b->width == 2)
-            ((uint16_t *)b->tokens)[b->n++] = (uint16_t)id;
-        else
-            ((uint32_t *)b->tokens)[b->n++] = id;
-    }
-    b->piece.n = 0;
-}
-
-static int add_text(struct builder *b, const struct dsf_text_file *file,
-                    size_t from, size_t to, struct dsflow_err *err)
-{
-    /* Bytes can be cut anywhere, which keeps what is not packed yet small. */
-    size_t most =
-        dsf_tokenizer_is_bytes(b->tok) ? (size_t)1 << 20 : SIZE_MAX;
-    int32_t eot = dsf_tokenizer_eot(b->tok);
-    bool any = from < to;
-    int status;
-
-    while (from < to) {
-        size_t n = to - from < most ? to - from : most;
-
-        status = dsf_encode(b->tok, file->text + from, n, 1, &b->piece, err);
-        if (status < 0)
-            return dsflow_fail_in(err, status, file->path);
-        pack(b);
-        from += n;
-    }
-    if (any && eot >= 0) {
-        dsf_grow(&b->piece.v, &b->piece.cap, 1, sizeof(*b->piece.v));
-        b->piece.v[b->piece.n++] = eot;
-        pack(b);
-    }
-    return DSFLOW_OK;
-}
-
-static int encode_source(const struct source *s, struct dsf_token_store *store,
+static int encode_source(const struct dsf_text_source *s, const char *cache_dir,
+                         uint64_t key, struct dsf_token_store *store,
                          struct dsflow_err *err)
 {
-    struct builder b = {
-        .tok = s->tok,
-        .width = dsf_tokenizer_vocab(s->tok) <= 65536 ? 2 : 4,
-    };
+    unsigned width = dsf_tokenizer_vocab(s->tok) <= 65536 ? 2 : 4;
+    struct dsf_token_writer *to = dsf_token_writer_new(cache_dir, key, width);
+    const struct dsf_text_file *f;
     int status = DSFLOW_OK;
     uint64_t train;
 
     for (unsigned i = 0; i < s->train.n && status == DSFLOW_OK; i++)
-        status = add_text(&b, &s->train.v[i], 0, s->cuts[i], err);
-    train = b.n;
-    for (unsigned i = 0; i < s->train.n && status == DSFLOW_OK; i++)
-        status =
-            add_text(&b, &s->train.v[i], s->cuts[i], s->train.v[i].bytes, err);
-    for (unsigned i = 0; i < s->validation.n && status == DSFLOW_OK; i++)
-        status =
-            add_text(&b, &s->validation.v[i], 0, s->validation.v[i].bytes, err);
-    dsf_tokens_fini(&b.piece);
-    if (status < 0) {
-        free(b.tokens);
-        return status;
+        status = add_text(s, to, &s->train.v[i], 0, s->cuts[i], err);
+    train = dsf_token_writer_count(to);
+    for (unsigned i = 0; i < s->train.n && status == DSFLOW_OK; i++) {
+        f = &s->train.v[i];
+        status = add_text(s, to, f, s->cuts[i], f->bytes, err);
     }
-    *store = (struct dsf_token_store){ .tokens = b.tokens,
-                                       .width = b.width,
-                                       .train = train,
-                                       .validation = b.n - train,
-                                       .most = b.most };
-    return DSFLOW_OK;
+    for (unsigned i = 0; i < s->validation.n && status == DSFLOW_OK; i++) {
+        f = &s->validation.v[i];
+        status = add_text(s, to, f, 0, f->bytes, err);
+    }
+    if (status == DSFLOW_OK)
+        return dsf_token_writer_end(to, train, store, err);
+    dsf_token_writer_drop(to);
+    return status;
 }
 
-static void count(struct dsf_corpus *c, const struct source *s)
+static void count(struct dsf_corpus *c, const struct dsf_text_source *s)
 {
     struct dsf_corpus_info *info = &c->info;
     int64_t kept = 0, tokens;
@@ -268,7 +122,7 @@ struct amount {
 
 /* Is there a sequence to train on, and one to validate on where it is asked
  * for? */
-static int check_amount(const struct source *s, const struct amount *n,
+static int check_amount(const struct dsf_text_source *s, const struct amount *n,
                         int64_t sequence, int status, struct dsflow_err *err)
 {
     const struct dsf_job *job = s->job;
@@ -299,7 +153,7 @@ static int check_amount(const struct source *s, const struct amount *n,
     return DSFLOW_OK;
 }
 
-static int check(const struct dsf_corpus *c, const struct source *s,
+static int check(const struct dsf_corpus *c, const struct dsf_text_source *s,
                  int32_t vocab, struct dsflow_err *err)
 {
     const struct dsf_job *job = s->job;
@@ -317,11 +171,11 @@ static int check(const struct dsf_corpus *c, const struct source *s,
 int dsf_corpus_check(const struct dsf_job *job, const struct dsf_tokenizer *tok,
                      int64_t sequence, struct dsflow_err *err)
 {
-    struct source s = { .job = job, .tok = tok };
+    struct dsf_text_source s;
     bool exact = dsf_tokenizer_is_bytes(tok);
     struct amount n = { 0, 0, exact ? "" : "at most " };
     int64_t end = exact ? 0 : 1; /* of a text */
-    int status = find_source(&s, err);
+    int status = dsf_text_source_find(&s, job, tok, err);
 
     for (unsigned i = 0; i < s.train.n && status == DSFLOW_OK; i++) {
         int64_t cut = (int64_t)s.cuts[i], all = (int64_t)s.train.v[i].bytes;
@@ -334,7 +188,7 @@ int dsf_corpus_check(const struct dsf_job *job, const struct dsf_tokenizer *tok,
             dsf_tokenizer_most(tok, (int64_t)s.validation.v[i].bytes) + end;
     if (status == DSFLOW_OK)
         status = check_amount(&s, &n, sequence, DSFLOW_EFIT, err);
-    close_source(&s);
+    dsf_text_source_close(&s);
     return status;
 }
 
@@ -343,28 +197,27 @@ int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
                     struct dsf_corpus **corpus, struct dsflow_err *err)
 {
     struct dsf_corpus *c = dsf_xcalloc(1, sizeof(*c));
-    struct source s = { .job = job, .tok = tok };
-    int status = find_source(&s, err);
+    struct dsf_text_source s;
+    int status = dsf_text_source_find(&s, job, tok, err);
     uint64_t key;
 
     if (status == DSFLOW_OK)
-        status = check_source(&s, err);
+        status = dsf_text_source_check(&s, err);
     if (status == DSFLOW_OK)
-        warn_of_same(&s);
+        dsf_text_source_warn(&s);
     *corpus = NULL;
     c->sequence = sequence;
     c->seed = (uint64_t)job->main.seed;
     c->shuffle = job->data.shuffle;
     if (status < 0)
         goto out_close;
-    key = key_of(&s);
+    key = dsf_text_source_key(&s);
     c->info.content = key;
     c->info.cached = dsf_token_cache_open(cache_dir, key, &c->store);
     if (!c->info.cached) {
-        status = encode_source(&s, &c->store, err);
+        status = encode_source(&s, cache_dir, key, &c->store, err);
         if (status < 0)
             goto out_close;
-        dsf_token_cache_write(cache_dir, key, &c->store);
     }
     count(c, &s);
     status = check(c, &s, vocab, err);
@@ -372,7 +225,7 @@ int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
         *corpus = c;
 
 out_close:
-    close_source(&s);
+    dsf_text_source_close(&s);
     if (status < 0)
         dsf_corpus_close(c);
     return status;
@@ -451,7 +304,7 @@ static uint64_t permute(uint64_t i, uint64_t n, uint64_t key)
     return i;
 }
 
-static void read_tokens(const struct dsf_corpus *c, uint64_t first, int64_t n,
+static void read_tokens(struct dsf_corpus *c, uint64_t first, int64_t n,
                         int32_t *tokens)
 {
     const uint16_t *two = c->store.tokens;
@@ -463,6 +316,9 @@ static void read_tokens(const struct dsf_corpus *c, uint64_t first, int64_t n,
     else
         for (int64_t i = 0; i < n; i++)
             tokens[i] = (int32_t)four[first + (uint64_t)i];
+    /* Each one may bring some pages more. */
+    if (atomic_fetch_add(&c->reads, 1) % 1024 == 1023)
+        dsf_token_store_let_go(&c->store);
 }
 
 /* Tokens of the caller are looked at: a kernel would read past its table. */

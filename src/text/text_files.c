@@ -210,15 +210,43 @@ void dsf_text_files_close(struct dsf_text_files *files)
     *files = (struct dsf_text_files){ 0 };
 }
 
+void dsf_text_file_let_go(const struct dsf_text_file *file)
+{
+    madvise((void *)file->text, file->bytes, MADV_DONTNEED);
+}
+
+size_t dsf_text_file_piece(const struct dsf_text_file *file, size_t at)
+{
+    static const size_t most = (size_t)64 << 20;
+
+    if (at > 0)
+        dsf_text_file_let_go(file);
+    return file->bytes - at < most ? file->bytes - at : most;
+}
+
+/* Where the piece at `at` ends, which cuts no character. */
+static size_t end_of_piece(const struct dsf_text_file *file, size_t at)
+{
+    size_t end = at + dsf_text_file_piece(file, at);
+
+    for (int i = 0; i < 3 && end < file->bytes &&
+                    ((unsigned char)file->text[end] & 0xc0) == 0x80;
+         i++)
+        end--;
+    return end;
+}
+
 static int check_utf8(const struct dsf_job *job, const char *key,
                       const struct dsf_text_file *file, struct dsflow_err *err)
 {
-    size_t at = 0, bad = 0, first = 0, n;
+    size_t at = 0, end = 0, bad = 0, first = 0, n;
 
     while (at < file->bytes) {
-        at += dsf_utf8_valid(file->text + at, file->bytes - at);
-        if (at == file->bytes)
-            break;
+        if (at >= end)
+            end = end_of_piece(file, at);
+        at += dsf_utf8_valid(file->text + at, end - at);
+        if (at == end)
+            continue;
         if (bad == 0)
             first = at;
         n = dsf_utf8_invalid(file->text + at, file->bytes - at);
@@ -233,6 +261,17 @@ static int check_utf8(const struct dsf_job *job, const char *key,
                         file->path, bad, file->bytes, first);
 }
 
+static const char *find_nul(const struct dsf_text_file *file)
+{
+    const char *nul = NULL;
+    size_t n;
+
+    for (size_t at = 0; nul == NULL && (n = dsf_text_file_piece(file, at)) > 0;
+         at += n)
+        nul = memchr(file->text + at, 0, n);
+    return nul;
+}
+
 int dsf_text_files_check(const struct dsf_job *job, const char *key,
                          const struct dsf_text_files *files, bool utf8,
                          struct dsflow_err *err)
@@ -241,7 +280,7 @@ int dsf_text_files_check(const struct dsf_job *job, const char *key,
 
     for (unsigned i = 0; i < files->n && status == DSFLOW_OK; i++) {
         const struct dsf_text_file *file = &files->v[i];
-        const char *nul = memchr(file->text, 0, file->bytes);
+        const char *nul = find_nul(file);
 
         if (nul != NULL)
             status = dsf_job_fail(job, err, DSFLOW_EINVAL, "data", key,

@@ -41,6 +41,24 @@ static char *path_of(const char *dir, uint64_t key)
     return dsf_xasprintf("%s/tokens-%016" PRIx64 ".bin", dir, key);
 }
 
+static uint64_t hash_of(const struct header *h, size_t bytes)
+{
+    static const size_t most = (size_t)64 << 20;
+    XXH3_state_t *state = XXH3_createState();
+    const char *tokens = (const char *)(h + 1);
+    uint64_t hash;
+
+    XXH3_64bits_reset(state);
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < most ? bytes - at : most;
+        XXH3_64bits_update(state, tokens + at, n);
+        madvise((void *)h, at + n, MADV_DONTNEED);
+    }
+    hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return hash;
+}
+
 /* The tokens that a whole and true cache has behind its header, or NULL. */
 static const void *tokens_of(const struct header *h, size_t bytes, uint64_t key)
 {
@@ -55,31 +73,17 @@ static const void *tokens_of(const struct header *h, size_t bytes, uint64_t key)
     if (h->train > room || h->validation > room - h->train)
         return NULL;
     n = (h->train + h->validation) * h->width;
-    if (n != bytes - sizeof(*h) || XXH3_64bits(tokens, n) != h->tokens_hash)
+    if (n != bytes - sizeof(*h) || hash_of(h, n) != h->tokens_hash)
         return NULL;
     return tokens;
 }
 
-bool dsf_token_cache_open(const char *dir, uint64_t key,
-                          struct dsf_token_store *store)
+/* The store of what is mapped, if it is whole and true. */
+static bool take(const struct header *h, size_t bytes, uint64_t key,
+                 struct dsf_token_store *store)
 {
-    char *path = path_of(dir, key);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const struct header *h = NULL;
-    const void *tokens = NULL;
-    struct stat st;
+    const void *tokens = tokens_of(h, bytes, key);
 
-    free(path);
-    if (fd < 0)
-        return false;
-    if (fstat(fd, &st) == 0 && st.st_size >= (off_t)sizeof(*h)) {
-        h = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (h != MAP_FAILED)
-            tokens = tokens_of(h, (size_t)st.st_size, key);
-        if (h != MAP_FAILED && tokens == NULL)
-            munmap((void *)h, (size_t)st.st_size);
-    }
-    close(fd);
     if (tokens == NULL)
         return false;
     *store = (struct dsf_token_store){
@@ -89,9 +93,31 @@ bool dsf_token_cache_open(const char *dir, uint64_t key,
         .validation = h->validation,
         .most = (uint32_t)h->most,
         .map = (void *)h,
-        .map_bytes = (size_t)st.st_size,
+        .map_bytes = bytes,
     };
     return true;
+}
+
+bool dsf_token_cache_open(const char *dir, uint64_t key,
+                          struct dsf_token_store *store)
+{
+    char *path = path_of(dir, key);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool good = false;
+    struct stat st;
+    void *map;
+
+    free(path);
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &st) == 0 && st.st_size >= (off_t)sizeof(struct header)) {
+        map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        good = map != MAP_FAILED && take(map, (size_t)st.st_size, key, store);
+        if (map != MAP_FAILED && !good)
+            munmap(map, (size_t)st.st_size);
+    }
+    close(fd);
+    return good;
 }
 
 /* mkdir -p; 0 or -1 with errno. */
@@ -113,54 +139,207 @@ static int make_folder(const char *dir)
     return rc;
 }
 
-static int write_file(const char *path, uint64_t key,
-                      const struct dsf_token_store *store)
-{
-    size_t bytes = (store->train + store->validation) * store->width;
+struct dsf_token_writer {
+    char *path;
+    uint64_t key;
+    unsigned width;
     struct dsf_aside file;
-    bool whole;
+    bool in_file; /* or in memory */
+    int fd;       /* of either */
+    int why;      /* errno, where neither had room */
+    uint64_t n;
+    uint32_t most;
+    XXH3_state_t *hash; /* of the tokens */
+    void *packed;       /* the last ones */
+    size_t cap;         /* bytes */
+};
+
+static int write_at(int fd, const void *from, size_t n, off_t at)
+{
+    while (n > 0) {
+        ssize_t some = pwrite(fd, from, n, at);
+
+        if (some < 0 && errno == EINTR)
+            continue;
+        if (some < 0)
+            return -1;
+        from = (const char *)from + some;
+        n -= (size_t)some;
+        at += some;
+    }
+    return 0;
+}
+
+static off_t end_of(const struct dsf_token_writer *w)
+{
+    return (off_t)(sizeof(struct header) + w->n * w->width);
+}
+
+static void warn_of_file(const struct dsf_token_writer *w)
+{
+    dsf_warn("%s: %s: the text will be encoded again by the next run", w->path,
+             strerror(errno));
+}
+
+/* All that is in the file so far. */
+static int copy_file(const struct dsf_token_writer *w, int to)
+{
+    static const size_t most = (size_t)1 << 20;
+    char *some = dsf_xcalloc(1, most);
+    off_t at = 0, end = w->n > 0 ? end_of(w) : 0;
+    ssize_t n = 0;
+    int rc = 0;
+
+    for (; at < end && rc == 0; at += n) {
+        size_t left = (size_t)(end - at);
+
+        n = pread(w->fd, some, left < most ? left : most, at);
+        rc = n > 0 ? write_at(to, some, (size_t)n, at) : -1;
+    }
+    free(some);
+    return rc;
+}
+
+/* From now on: with what is in the file, which is given up. */
+static void go_to_memory(struct dsf_token_writer *w)
+{
+    int fd = memfd_create("dsflow-tokens", MFD_CLOEXEC);
+
+    if (fd < 0 || (w->in_file && copy_file(w, fd) < 0))
+        w->why = errno;
+    if (w->in_file)
+        dsf_aside_close(&w->file, false);
+    w->in_file = false;
+    w->fd = fd;
+}
+
+struct dsf_token_writer *dsf_token_writer_new(const char *dir, uint64_t key,
+                                              unsigned width)
+{
+    struct dsf_token_writer *w = dsf_xcalloc(1, sizeof(*w));
+
+    w->path = path_of(dir, key);
+    w->key = key;
+    w->width = width;
+    w->hash = XXH3_createState();
+    XXH3_64bits_reset(w->hash);
+    w->in_file =
+        make_folder(dir) == 0 && dsf_aside_open(&w->file, w->path) == 0;
+    if (w->in_file) {
+        w->fd = w->file.fd;
+    } else {
+        warn_of_file(w);
+        go_to_memory(w);
+    }
+    return w;
+}
+
+static void write_some(struct dsf_token_writer *w, const void *from, size_t n,
+                       off_t at)
+{
+    if (w->why == 0 && w->in_file && write_at(w->fd, from, n, at) < 0) {
+        warn_of_file(w);
+        go_to_memory(w);
+    }
+    if (w->why == 0 && !w->in_file && write_at(w->fd, from, n, at) < 0)
+        w->why = errno;
+}
+
+void dsf_token_writer_put(struct dsf_token_writer *w, const int32_t *ids,
+                          size_t n)
+{
+    dsf_grow(&w->packed, &w->cap, n * w->width, 1);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t id = (uint32_t)ids[i];
+
+        if (id > w->most)
+            w->most = id;
+        if (w->width == 2)
+            ((uint16_t *)w->packed)[i] = (uint16_t)id;
+        else
+            ((uint32_t *)w->packed)[i] = id;
+    }
+    XXH3_64bits_update(w->hash, w->packed, n * w->width);
+    write_some(w, w->packed, n * w->width, end_of(w));
+    w->n += n;
+}
+
+uint64_t dsf_token_writer_count(const struct dsf_token_writer *w)
+{
+    return w->n;
+}
+
+static void free_writer(struct dsf_token_writer *w)
+{
+    if (!w->in_file && w->fd >= 0)
+        close(w->fd);
+    XXH3_freeState(w->hash);
+    free(w->packed);
+    free(w->path);
+    free(w);
+}
+
+void dsf_token_writer_drop(struct dsf_token_writer *w)
+{
+    if (w->in_file)
+        dsf_aside_close(&w->file, false);
+    free_writer(w);
+}
+
+/* What is mapped stays when the file takes its name, and when it does not. */
+static int map_written(struct dsf_token_writer *w,
+                       struct dsf_token_store *store, struct dsflow_err *err)
+{
+    const struct header *h = NULL;
+
+    if (w->why == 0)
+        h = mmap(NULL, (size_t)end_of(w), PROT_READ, MAP_SHARED, w->fd, 0);
+    if (h == MAP_FAILED)
+        w->why = errno;
+    if (w->in_file && dsf_aside_close(&w->file, w->why == 0) < 0)
+        warn_of_file(w);
+    if (w->why != 0)
+        return dsflow_fail(err, DSFLOW_ENOMEM,
+                           "%" PRIu64 " tokens of the text: %s", w->n,
+                           strerror(w->why));
+    if (!take(h, (size_t)end_of(w), w->key, store)) {
+        munmap((void *)h, (size_t)end_of(w));
+        return dsflow_fail(err, DSFLOW_EIO,
+                           "%s: reads other than it was written", w->path);
+    }
+    return DSFLOW_OK;
+}
+
+int dsf_token_writer_end(struct dsf_token_writer *w, uint64_t train,
+                         struct dsf_token_store *store, struct dsflow_err *err)
+{
     struct header h = {
         .magic = MAGIC,
         .version = VERSION,
-        .width = store->width,
-        .key = key,
-        .train = store->train,
-        .validation = store->validation,
-        .most = store->most,
-        .tokens_hash = XXH3_64bits(store->tokens, bytes),
+        .width = w->width,
+        .key = w->key,
+        .train = train,
+        .validation = w->n - train,
+        .most = w->most,
+        .tokens_hash = XXH3_64bits_digest(w->hash),
     };
+    int status;
 
     h.header_hash = header_hash(&h);
-    if (dsf_aside_open(&file, path) < 0)
-        return -1;
-    /* Straight from memory: there may be many gigabytes. */
-    setvbuf(file.out, NULL, _IONBF, 0);
-    whole = fwrite(&h, sizeof(h), 1, file.out) == 1 &&
-            fwrite(store->tokens, 1, bytes, file.out) == bytes;
-    return dsf_aside_close(&file, whole) == 0 && whole ? 0 : -1;
+    write_some(w, &h, sizeof(h), 0);
+    status = map_written(w, store, err);
+    free_writer(w);
+    return status;
 }
 
-void dsf_token_cache_write(const char *dir, uint64_t key,
-                           struct dsf_token_store *store)
+void dsf_token_store_let_go(const struct dsf_token_store *store)
 {
-    char *path = path_of(dir, key);
-    struct dsf_token_store mapped;
-
-    if (make_folder(dir) < 0 || write_file(path, key, store) < 0) {
-        dsf_warn("%s: %s: the text will be encoded again by the next run", path,
-                 strerror(errno));
-    } else if (dsf_token_cache_open(dir, key, &mapped)) {
-        dsf_token_store_fini(store);
-        *store = mapped;
-    }
-    free(path);
+    madvise(store->map, store->map_bytes, MADV_DONTNEED);
 }
 
 void dsf_token_store_fini(struct dsf_token_store *store)
 {
     if (store->map != NULL)
         munmap(store->map, store->map_bytes);
-    else
-        free((void *)store->tokens);
     *store = (struct dsf_token_store){ 0 };
 }

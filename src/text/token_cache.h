@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <dsflow/error.h>
 
 /* Tokens of the training text, then those of the validation text. */
 struct dsf_token_store {
@@ -12,7 +13,7 @@ struct dsf_token_store {
     unsigned width;             /* bytes of a token: 2 or 4 */
     uint64_t train, validation; /* numbers of tokens */
     uint32_t most;              /* the greatest token */
-    void *map; /* the file, or NULL when `tokens` are in memory */
+    void *map;                  /* the file, or one in memory */
     size_t map_bytes;
 };
 
@@ -20,10 +21,23 @@ struct dsf_token_store {
  * is damaged. */
 bool dsf_token_cache_open(const char *dir, uint64_t key,
                           struct dsf_token_store *store);
-/* Write the cache of `key` and map it in place of the memory. Where that
- * cannot be done a line says why, and the store stays as it is. */
-void dsf_token_cache_write(const char *dir, uint64_t key,
-                           struct dsf_token_store *store);
+/* What was read of it counts as the program's memory until it lets it go. */
+void dsf_token_store_let_go(const struct dsf_token_store *store);
 void dsf_token_store_fini(struct dsf_token_store *store);
+
+/* Tokens on their way to the cache of `key`. Where that cannot be written, or
+ * not on, a line says why, and they go to memory. */
+struct dsf_token_writer; /* opaque */
+struct dsf_token_writer *dsf_token_writer_new(const char *dir, uint64_t key,
+                                              unsigned width);
+void dsf_token_writer_put(struct dsf_token_writer *writer, const int32_t *ids,
+                          size_t n);
+uint64_t dsf_token_writer_count(const struct dsf_token_writer *writer);
+/* All are there, of which the first `train` are of the training text: they are
+ * mapped. DSFLOW_ENOMEM: no room for them; DSFLOW_EIO: what was written reads
+ * otherwise. Either way the writer is no more. */
+int dsf_token_writer_end(struct dsf_token_writer *writer, uint64_t train,
+                         struct dsf_token_store *store, struct dsflow_err *err);
+void dsf_token_writer_drop(struct dsf_token_writer *writer);
 
 #endif

@@ -20,6 +20,12 @@
 /* For less text, a cache costs more than it saves. */
 #define ENOUGH 2048u
 
+/* Tokens that are passed on together. */
+#define MUCH ((size_t)1 << 16)
+
+/* Bytes that are looked at together. */
+#define STRETCH ((size_t)1 << 20)
+
 /* Every byte as a string of one. */
 static const char *byte_text(int32_t id)
 {
@@ -60,7 +66,7 @@ int dsf_tokenizer_open(const char *spec, struct dsf_tokenizer **tok,
     }
     if (dsf_tokenizer_holes(t) > 0)
         dsf_warn("tokenizer %s: %d of the %d ids have no token", spec,
-                 (int)dsf_tokenizer_holes(t), (int)t->vocab);
+                        (int)dsf_tokenizer_holes(t), (int)t->vocab);
     *tok = t;
     return DSFLOW_OK;
 }
@@ -254,14 +260,51 @@ struct encoder {
     struct dsf_bpe_cache *cache; /* or NULL */
     bool special;                /* look for added tokens */
     struct dsf_tokens *out;
+    const struct dsf_encoding *to; /* NULL: all stay in `out` */
+    size_t read;                   /* bytes, since they were let go */
     struct dsflow_err *err;
 };
+
+static void pass_on(struct encoder *e, size_t much)
+{
+    if (e->to == NULL || e->out->n < much)
+        return;
+    e->to->take(e->to->user, e->out->v, e->out->n);
+    e->out->n = 0;
+}
+
+static void has_read(struct encoder *e, size_t n)
+{
+    static const size_t much = (size_t)64 << 20;
+
+    e->read += n;
+    if (e->to == NULL || e->read < much)
+        return;
+    e->to->let_go(e->to->user);
+    e->read = 0;
+}
 
 static void put_word(void *user, const char *word, size_t n)
 {
     struct encoder *e = user;
 
     dsf_bpe_encode(e->tok->bpe, e->cache, word, n, e->out);
+    pass_on(e, MUCH);
+    has_read(e, n);
+}
+
+/* How much of a text is valid. */
+static size_t valid(struct encoder *e, const char *text, size_t n)
+{
+    size_t at = 0, some;
+
+    do { /* what cuts a character is valid up to there */
+        some = n - at < STRETCH ? n - at : STRETCH;
+        some = dsf_utf8_valid(text + at, some);
+        at += some;
+        has_read(e, some);
+    } while (some > 0);
+    return at;
 }
 
 /* What is no UTF-8 is a word of its own: no expression has a say in it, and no
@@ -272,7 +315,7 @@ static int encode_plain(struct encoder *e, const char *text, size_t n)
     size_t at = 0, len;
 
     while (at < n && status == DSFLOW_OK) {
-        len = dsf_utf8_valid(text + at, n - at);
+        len = valid(e, text + at, n - at);
         status =
             dsf_split_text(e->splitter, text + at, len, put_word, e, e->err);
         at += len;
@@ -346,12 +389,14 @@ static int encode_added(struct encoder *e, int late, const char *text, size_t n)
     while (at < n && status == DSFLOW_OK) {
         a = added_at(e->tok, late, text + at, n - at);
         if (a == NULL) {
-            at++;
+            if (++at % STRETCH == 0)
+                has_read(e, STRETCH);
             continue;
         }
         status = encode_rest(e, text + done, at - done);
         dsf_grow(&e->out->v, &e->out->cap, e->out->n + 1, sizeof(*e->out->v));
         e->out->v[e->out->n++] = a->id;
+        pass_on(e, MUCH);
         at += a->bytes;
         done = at;
     }
@@ -360,11 +405,37 @@ static int encode_added(struct encoder *e, int late, const char *text, size_t n)
     return status;
 }
 
-static void encode_bytes(const char *text, size_t n, struct dsf_tokens *out)
+static void encode_bytes(struct encoder *e, const char *text, size_t n)
 {
-    dsf_grow(&out->v, &out->cap, out->n + n, sizeof(*out->v));
-    for (size_t i = 0; i < n; i++)
-        out->v[out->n++] = (unsigned char)text[i];
+    struct dsf_tokens *out = e->out;
+    size_t some;
+
+    for (; n > 0; text += some, n -= some) {
+        some = e->to != NULL && n > MUCH ? MUCH : n;
+        dsf_grow(&out->v, &out->cap, out->n + some, sizeof(*out->v));
+        for (size_t i = 0; i < some; i++)
+            out->v[out->n++] = (unsigned char)text[i];
+        pass_on(e, MUCH);
+        has_read(e, some);
+    }
+}
+
+static int encode(struct encoder *e, const char *text, size_t bytes)
+{
+    int status;
+
+    if (e->tok->bpe == NULL) {
+        encode_bytes(e, text, bytes);
+        return DSFLOW_OK;
+    }
+    e->splitter = dsf_splitter_new(e->tok->split);
+    if (bytes >= ENOUGH)
+        e->cache = dsf_bpe_cache_new();
+    status = e->special ? encode_added(e, 0, text, bytes)
+                        : encode_between(e, text, bytes);
+    dsf_bpe_cache_free(e->cache);
+    dsf_splitter_free(e->splitter);
+    return status;
 }
 
 int dsf_encode(const struct dsf_tokenizer *tok, const char *text, size_t bytes,
@@ -373,19 +444,23 @@ int dsf_encode(const struct dsf_tokenizer *tok, const char *text, size_t bytes,
     struct encoder e = {
         .tok = tok, .special = special, .out = out, .err = err
     };
-    int status;
 
-    if (tok->bpe == NULL) {
-        encode_bytes(text, bytes, out);
-        return DSFLOW_OK;
-    }
-    e.splitter = dsf_splitter_new(tok->split);
-    if (bytes >= ENOUGH)
-        e.cache = dsf_bpe_cache_new();
-    status = special ? encode_added(&e, 0, text, bytes)
-                     : encode_between(&e, text, bytes);
-    dsf_bpe_cache_free(e.cache);
-    dsf_splitter_free(e.splitter);
+    return encode(&e, text, bytes);
+}
+
+int dsf_encode_each(const struct dsf_tokenizer *tok, const char *text,
+                    size_t bytes, int special, const struct dsf_encoding *to,
+                    struct dsflow_err *err)
+{
+    struct dsf_tokens some = { 0 };
+    struct encoder e = {
+        .tok = tok, .special = special, .out = &some, .to = to, .err = err
+    };
+    int status = encode(&e, text, bytes);
+
+    if (status == DSFLOW_OK)
+        pass_on(&e, 1);
+    dsf_tokens_fini(&some);
     return status;
 }
 

@@ -1,6 +1,8 @@
 /* test_corpus.c - the text of a job: split, shuffled, cached. */
 #include "text/text.h"
 
+#include "machine/memory.h"
+
 #include "unit/text/folder.h"
 
 #include <dirent.h>
@@ -227,6 +229,40 @@ static void a_damaged_cache_is_made_again(void **state)
     free(path);
 }
 
+static void write_much(const char *name, unsigned lines)
+{
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+
+    assert_non_null(f);
+    for (unsigned i = 0; i < lines; i++)
+        fprintf(f, "%09u\n", i);
+    assert_int_equal(fclose(f), 0);
+    free(path);
+}
+
+/* 120 MB, and twice as much of tokens: little of it is there at a time. */
+static void a_text_is_read_in_little_memory(void **state)
+{
+    static const char data[] = "train = [\"@/a\"]\nvalidation = 0.0";
+    int32_t tokens[SEQUENCE], targets[SEQUENCE];
+    struct dsf_corpus_info info;
+    int64_t before;
+
+    write_much("a", 12000000);
+    before = dsf_memory_most();
+    for (int cached = 0; cached < 2; cached++) {
+        struct dsf_corpus *c = corpus_of(data);
+
+        dsf_corpus_info(c, &info);
+        assert_int_equal(info.cached, cached);
+        for (int64_t i = 0; i < 20000; i++)
+            dsf_corpus_train(c, i * 311, 0, SEQUENCE, tokens, targets);
+        dsf_corpus_close(c);
+    }
+    assert_true(dsf_memory_most() - before < (int64_t)90 << 20);
+}
+
 static void a_cache_that_cannot_be_written_is_done_without(void **state)
 {
     static const char data[] = "train = [\"@/a\"]\nvalidation = 0.1";
@@ -335,6 +371,7 @@ int main(void)
         WITH_FOLDER(an_epoch_has_every_sequence_once_in_an_order_of_its_own),
         WITH_FOLDER(tokens_are_cached_until_the_text_changes),
         WITH_FOLDER(a_damaged_cache_is_made_again),
+        WITH_FOLDER(a_text_is_read_in_little_memory),
         WITH_FOLDER(a_cache_that_cannot_be_written_is_done_without),
         WITH_FOLDER(too_little_text_is_told_in_figures),
         WITH_FOLDER(too_little_text_is_known_without_reading_it),

@@ -1,0 +1,150 @@
+/* text_source.c - the text of a job before it is tokens: which part of each
+ * file is for validation. */
+#include "text/text_source.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+/* Each file gives its last part, so that validation is made of the same kinds
+ * of text as training, and never of the same text. The cut is at the end of
+ * the line nearest to the exact place; where lines are too long for that, it
+ * is between two characters. */
+static size_t cut_of(const struct dsf_text_file *file, double share)
+{
+    size_t keep = (size_t)llround((double)file->bytes * share);
+    size_t exact = file->bytes - keep;
+    size_t window = keep / 2 > 4096 ? keep / 2 : 4096;
+
+    if (keep == 0 || exact == 0)
+        return file->bytes;
+    for (size_t d = 0; d <= window; d++) {
+        if (d < keep && file->text[exact + d - 1] == '\n')
+            return exact + d;
+        if (d < exact && file->text[exact - d - 1] == '\n')
+            return exact - d;
+    }
+    while (exact < file->bytes && (file->text[exact] & 0xc0) == 0x80)
+        exact++;
+    return exact;
+}
+
+int dsf_text_source_find(struct dsf_text_source *s, const struct dsf_job *job,
+                         const struct dsf_tokenizer *tok,
+                         struct dsflow_err *err)
+{
+    const struct dsf_job_data *data = &job->data;
+    int status;
+
+    *s = (struct dsf_text_source){ .job = job, .tok = tok };
+    if (data->train.n == 0)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", "train",
+                            "%s: expected a file or more",
+                            dsf_job_has(job, "data", "train") ? "[]"
+                                                              : "is missing");
+    status = dsf_text_files_open(job, "train", &data->train, &s->train, err);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_text_files_open(job, "validation_files",
+                                &data->validation_files, &s->validation, err);
+    if (status < 0)
+        return status;
+    s->cuts = dsf_xcalloc(s->train.n, sizeof(*s->cuts));
+    for (unsigned i = 0; i < s->train.n; i++)
+        s->cuts[i] = data->validation_files.n > 0 || data->validation <= 0.0
+                         ? s->train.v[i].bytes
+                         : cut_of(&s->train.v[i], data->validation);
+    return DSFLOW_OK;
+}
+
+int dsf_text_source_check(const struct dsf_text_source *s,
+                          struct dsflow_err *err)
+{
+    bool utf8 = !dsf_tokenizer_is_bytes(s->tok);
+    int status = dsf_text_files_check(s->job, "train", &s->train, utf8, err);
+
+    return status == DSFLOW_OK
+               ? dsf_text_files_check(s->job, "validation_files",
+                                      &s->validation, utf8, err)
+               : status;
+}
+
+static bool is_same(const struct dsf_text_file *a,
+                    const struct dsf_text_file *b)
+{
+    bool same = a->bytes == b->bytes;
+    size_t n;
+
+    for (size_t at = 0; same && (n = dsf_text_file_piece(a, at)) > 0; at += n) {
+        same = memcmp(a->text + at, b->text + at, n) == 0;
+        dsf_text_file_let_go(b);
+    }
+    return same;
+}
+
+/* What is trained on says nothing of other text: a copy neither. */
+void dsf_text_source_warn(const struct dsf_text_source *s)
+{
+    for (unsigned i = 0; i < s->validation.n; i++)
+        for (unsigned j = 0; j < s->train.n; j++) {
+            const struct dsf_text_file *v = &s->validation.v[i];
+            const struct dsf_text_file *t = &s->train.v[j];
+
+            if (!is_same(v, t))
+                continue;
+            dsf_warn("data: validation_files: %s: the same text is in train, "
+                     "as %s",
+                     v->path, t->path);
+            return;
+        }
+}
+
+void dsf_text_source_close(struct dsf_text_source *s)
+{
+    dsf_text_files_close(&s->train);
+    dsf_text_files_close(&s->validation);
+    free(s->cuts);
+}
+
+static uint64_t hash_of(const struct dsf_text_file *file)
+{
+    XXH3_state_t *state = XXH3_createState();
+    uint64_t hash;
+    size_t n;
+
+    XXH3_64bits_reset(state);
+    for (size_t at = 0; (n = dsf_text_file_piece(file, at)) > 0; at += n)
+        XXH3_64bits_update(state, file->text + at, n);
+    hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return hash;
+}
+
+uint64_t dsf_text_source_key(const struct dsf_text_source *s)
+{
+    XXH3_state_t *state = XXH3_createState();
+    uint64_t words[3] = { dsf_tokenizer_hash(s->tok), s->train.n,
+                          s->validation.n };
+    uint64_t key;
+
+    XXH3_64bits_reset(state);
+    XXH3_64bits_update(state, words, sizeof(words));
+    for (unsigned i = 0; i < s->train.n; i++) {
+        words[0] = s->train.v[i].bytes;
+        words[1] = s->cuts[i];
+        words[2] = hash_of(&s->train.v[i]);
+        XXH3_64bits_update(state, words, sizeof(words));
+    }
+    for (unsigned i = 0; i < s->validation.n; i++) {
+        words[0] = words[1] = s->validation.v[i].bytes;
+        words[2] = hash_of(&s->validation.v[i]);
+        XXH3_64bits_update(state, words, sizeof(words));
+    }
+    key = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return key;
+}

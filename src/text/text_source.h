@@ -1,0 +1,34 @@
+/* text_source.h - the text of a job before it is tokens. */
+#ifndef DSF_TEXT_TEXT_SOURCE_H
+#define DSF_TEXT_TEXT_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <dsflow/error.h>
+#include "config/job.h"
+#include "text/text.h"
+#include "text/text_files.h"
+
+struct dsf_text_source {
+    const struct dsf_job *job;
+    const struct dsf_tokenizer *tok;
+    struct dsf_text_files train, validation;
+    size_t *cuts; /* of each train file: where its validation text begins */
+};
+
+/* Where the files of [data] are, and where they are cut. To be closed, whatever
+ * it returns. */
+int dsf_text_source_find(struct dsf_text_source *s, const struct dsf_job *job,
+                         const struct dsf_tokenizer *tok,
+                         struct dsflow_err *err);
+void dsf_text_source_close(struct dsf_text_source *s);
+
+/* Is it text? That reads all of it. */
+int dsf_text_source_check(const struct dsf_text_source *s,
+                          struct dsflow_err *err);
+/* Of a validation file that is trained on, too. */
+void dsf_text_source_warn(const struct dsf_text_source *s);
+/* Hash of what decides the tokens and their split. */
+uint64_t dsf_text_source_key(const struct dsf_text_source *s);
+
+#endif
