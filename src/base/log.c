@@ -4,11 +4,13 @@
 #include "base/utf8.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 static enum dsflow_log_level most = DSFLOW_INFO;
 static dsflow_log_fn sink;
 static void *sink_user;
+static bool without_job;
 
 void dsflow_log_level_set(enum dsflow_log_level level)
 {
@@ -49,6 +51,17 @@ static void write_line(enum dsflow_log_level level, const char *fmt,
 void dsf_warn(const char *fmt, ...)
 {
     LINE(DSFLOW_WARN);
+}
+
+void dsf_warn_of_job(const char *fmt, ...)
+{
+    if (!without_job)
+        LINE(DSFLOW_WARN);
+}
+
+void dsf_log_without_job(void)
+{
+    without_job = true;
 }
 
 void dsf_info(const char *fmt, ...)

@@ -230,6 +230,7 @@ static int serve(struct dsf_wire *wire, struct dsflow_err *err)
     int status;
 
     dsflow_log_level_set(DSFLOW_WARN);
+    dsf_log_without_job();
     status = dsf_together_serve(wire, err);
     dsf_share_signals_end(wire);
     if (status == DSFLOW_OK)

@@ -96,9 +96,10 @@ void dsf_text_source_warn(const struct dsf_text_source *s)
 
             if (!is_same(v, t))
                 continue;
-            dsf_warn("data: validation_files: %s: the same text is in train, "
-                     "as %s",
-                     v->path, t->path);
+            dsf_warn_of_job(
+                "data: validation_files: %s: the same text is in train, "
+                "as %s",
+                v->path, t->path);
             return;
         }
 }

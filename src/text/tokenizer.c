@@ -65,7 +65,7 @@ int dsf_tokenizer_open(const char *spec, struct dsf_tokenizer **tok,
         return status;
     }
     if (dsf_tokenizer_holes(t) > 0)
-        dsf_warn("tokenizer %s: %d of the %d ids have no token", spec,
+        dsf_warn_of_job("tokenizer %s: %d of the %d ids have no token", spec,
                         (int)dsf_tokenizer_holes(t), (int)t->vocab);
     *tok = t;
     return DSFLOW_OK;

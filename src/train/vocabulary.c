@@ -56,10 +56,10 @@ static bool warn_of_other(const struct dsf_session *s)
         return false;
     other = !dsf_tokenizer_same(own, s->tok);
     if (other)
-        dsf_warn("data.tokenizer %s (%d tokens) is not the tokenizer of "
-                 "model.init %s (%d tokens)",
-                 named, dsf_tokenizer_vocab(s->tok), init,
-                 dsf_tokenizer_vocab(own));
+        dsf_warn_of_job("data.tokenizer %s (%d tokens) is not the tokenizer of "
+                        "model.init %s (%d tokens)",
+                        named, dsf_tokenizer_vocab(s->tok), init,
+                        dsf_tokenizer_vocab(own));
     dsf_tokenizer_free(own);
     return other;
 }
@@ -83,9 +83,10 @@ int dsf_vocabulary_check(const struct dsf_session *s, struct dsflow_err *err)
     if (strcmp(job->model.init, "random") == 0 || warn_of_other(s))
         return DSFLOW_OK;
     if (!is_padding(vocab, tokens))
-        dsf_warn("data.tokenizer %s has %d tokens, and the model of model.init "
-                 "%s has %d: is it the one it was trained with?",
-                 job->data.tokenizer, tokens, job->model.init, vocab);
+        dsf_warn_of_job(
+            "data.tokenizer %s has %d tokens, and the model of model.init "
+            "%s has %d: is it the one it was trained with?",
+            job->data.tokenizer, tokens, job->model.init, vocab);
     return DSFLOW_OK;
 }
 

@@ -56,6 +56,13 @@ PY
     in_processes 2 0 "goes on from half" --set job.output=half $keys --resume
     same four half
 }
+
+# What is wrong with the text is said by one of them.
+cp text.txt copy.txt
+in_processes 2 0 "the same text is in train" --set job.output=warned --set mesh.data=2 \
+    --set data.validation_files=copy.txt --set job.steps=2
+[ "$(grep -c "the same text is in train" log)" -eq 1 ] || { fault "warns twice"; cat log; }
+
 # in_two STATUS TEXT COMMAND...: process 0 runs the job, process 1 the command.
 in_two() {
     status=$1 text=$2
