@@ -159,14 +159,14 @@ int dsf_session_load(struct dsf_session *s, const char *folder,
 
 /* What of it is this process's, one of several: kinds that are `absent` from
  * the checkpoint begin as zeroes; `sums` are those of dsf_ckpt_write_some. */
-/* What is kept between steps is known from here on, without the graph. */
-void dsf_session_forget_graph(struct dsf_session *s);
-
 int dsf_session_save_own(struct dsf_session *s, const char *folder,
                          const struct dsf_writes *writes, uint64_t *sums,
                          struct dsflow_err *err);
 int dsf_session_load_own(struct dsf_session *s, const char *folder,
                          const bool *absent, struct dsflow_err *err);
+
+/* What is kept between steps is known from here on, without the graph. */
+void dsf_session_forget_graph(struct dsf_session *s);
 
 /* The text goes on so that step 0 would have begun with sequence `first`. */
 void dsf_session_set_first(struct dsf_session *s, int64_t first);
