@@ -6,6 +6,7 @@
 #include "base/aside.h"
 #include "base/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -170,6 +171,36 @@ static int write_at(int fd, const void *from, size_t n, off_t at)
     return 0;
 }
 
+static bool take_lock(int fd)
+{
+    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+    return fcntl(fd, F_OFD_SETLK, &all) == 0;
+}
+
+/* What writers that were killed have left: a writer that lives has the lock. */
+static void remove_left(const char *dir)
+{
+    DIR *d = opendir(dir);
+
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        size_t n = strlen(e->d_name);
+        int fd;
+
+        if (strncmp(e->d_name, "tokens-", 7) != 0 ||
+            strcmp(e->d_name + n - 4, ".tmp") != 0)
+            continue;
+        fd = openat(dirfd(d), e->d_name, O_RDWR | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        if (take_lock(fd))
+            unlinkat(dirfd(d), e->d_name, 0);
+        close(fd);
+    }
+    if (d != NULL)
+        closedir(d);
+}
+
 static off_t end_of(const struct dsf_token_writer *w)
 {
     return (off_t)(sizeof(struct header) + w->n * w->width);
@@ -223,10 +254,12 @@ struct dsf_token_writer *dsf_token_writer_new(const char *dir, uint64_t key,
     w->width = width;
     w->hash = XXH3_createState();
     XXH3_64bits_reset(w->hash);
+    remove_left(dir);
     w->in_file =
         make_folder(dir) == 0 && dsf_aside_open(&w->file, w->path) == 0;
     if (w->in_file) {
         w->fd = w->file.fd;
+        take_lock(w->fd);
     } else {
         warn_of_file(w);
         go_to_memory(w);

@@ -148,6 +148,40 @@ static void what_is_dropped_leaves_nothing(void **state)
     assert_int_equal(count_files(), 0);
 }
 
+static void write_empty(const char *name)
+{
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    fclose(f);
+    free(path);
+}
+
+/* One of a writer that was killed, and one of another that is at work. */
+static void what_a_killed_writer_left_is_removed(void **state)
+{
+    struct dsf_token_writer *other, *w;
+    struct dsf_token_store store;
+    struct dsflow_err err;
+
+    set_room(INT64_MAX, 0);
+    other = dsf_token_writer_new(folder, KEY + 1, 2);
+    write_empty("tokens-0123456789abcdef.bin.17.tmp");
+    write_empty("tokens-0123456789abcdef.bin");
+    write_empty("tokens-");
+    assert_int_equal(count_files(), 4);
+    w = dsf_token_writer_new(folder, KEY, 2);
+    assert_int_equal(count_files(), 4);
+    dsf_token_writer_drop(w);
+    assert_int_equal(count_files(), 3);
+    assert_int_equal(dsf_token_writer_end(other, 0, &store, &err), DSFLOW_OK);
+    assert_int_equal(count_files(), 3);
+    dsf_token_store_fini(&store);
+    assert_true(dsf_token_cache_open(folder, KEY + 1, &store));
+    dsf_token_store_fini(&store);
+}
+
 #define WITH_FOLDER(test)                                                      \
     cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
@@ -158,6 +192,7 @@ int main(void)
         WITH_FOLDER(tokens_go_to_memory_where_the_disk_is_full),
         WITH_FOLDER(memory_that_is_full_is_an_error),
         WITH_FOLDER(what_is_dropped_leaves_nothing),
+        WITH_FOLDER(what_a_killed_writer_left_is_removed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
