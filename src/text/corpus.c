@@ -3,6 +3,7 @@
 #include "text/text.h"
 
 #include "base/alloc.h"
+#include "base/notice.h"
 #include "text/text_source.h"
 #include "text/token_cache.h"
 
@@ -29,9 +30,17 @@ struct passing {
     const struct dsf_text_file *file;
 };
 
+/* Of a text that takes minutes, each half a minute or so says how far it is. */
 static void take(void *user, const int32_t *ids, size_t n)
 {
-    dsf_token_writer_put(((struct passing *)user)->to, ids, n);
+    static const uint64_t much = (uint64_t)1 << 28;
+    struct dsf_token_writer *to = ((struct passing *)user)->to;
+    uint64_t before = dsf_token_writer_count(to);
+
+    dsf_token_writer_put(to, ids, n);
+    if (before / much != (before + n) / much)
+        dsf_notice("tokenizing: %.1f G tokens so far",
+                   (double)(before + n) * 1e-9);
 }
 
 static void let_go(void *user)
