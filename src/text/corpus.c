@@ -210,10 +210,6 @@ int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
     int status = dsf_text_source_find(&s, job, tok, err);
     uint64_t key;
 
-    if (status == DSFLOW_OK)
-        status = dsf_text_source_check(&s, err);
-    if (status == DSFLOW_OK)
-        dsf_text_source_warn(&s);
     *corpus = NULL;
     c->sequence = sequence;
     c->seed = (uint64_t)job->main.seed;
@@ -223,11 +219,14 @@ int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
     key = dsf_text_source_key(&s);
     c->info.content = key;
     c->info.cached = dsf_token_cache_open(cache_dir, key, &c->store);
-    if (!c->info.cached) {
-        status = encode_source(&s, cache_dir, key, &c->store, err);
-        if (status < 0)
-            goto out_close;
+    if (!c->info.cached) { /* a text that is, has passed */
+        status = dsf_text_source_check(&s, err);
+        if (status == DSFLOW_OK)
+            status = encode_source(&s, cache_dir, key, &c->store, err);
     }
+    if (status < 0)
+        goto out_close;
+    dsf_text_source_warn(&s);
     count(c, &s);
     status = check(c, &s, vocab, err);
     if (status == DSFLOW_OK)
