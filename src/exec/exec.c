@@ -241,6 +241,11 @@ int dsflow_exec_open(struct dsflow_graph *graph,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "options of an executor: %u bytes: expected %zu",
                            options->size, sizeof(*options));
+    if ((unsigned)options->kind >= sizeof(classes) / sizeof(*classes))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "options of an executor: kind %d: expected "
+                           "DSFLOW_SERIAL, DSFLOW_STARPU or DSFLOW_IN_ORDER",
+                           (int)options->kind);
     exec = dsf_xcalloc(1, sizeof(*exec));
     exec->graph = graph;
     if (options->part != NULL) {

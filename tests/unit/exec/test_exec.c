@@ -342,6 +342,28 @@ static void virtual_devices_give_the_serial_result(void **state)
     assert_same_as_serial(options);
 }
 
+static void options_that_are_none_are_refused(void **state)
+{
+    struct dsflow_graph *g = tangle(1);
+    struct dsflow_exec_options old = DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL);
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+
+    for (int kind = -1; kind <= 3; kind += 4) {
+        assert_int_equal(
+            dsflow_exec_open(
+                g, &DSFLOW_EXEC_OPTIONS(.kind = (enum dsflow_exec_kind)kind),
+                NULL, &exec, &err),
+            DSFLOW_EINVAL);
+        assert_non_null(strstr(err.msg, "expected DSFLOW_SERIAL"));
+    }
+    old.size = 8;
+    assert_int_equal(dsflow_exec_open(g, &old, NULL, &exec, &err),
+                     DSFLOW_EINVAL);
+    assert_non_null(strstr(err.msg, "8 bytes: expected"));
+    dsflow_graph_free(g);
+}
+
 static void what_nobody_takes_out_is_counted(void **state)
 {
     struct dsflow_graph *g = tangle(3);
@@ -634,6 +656,7 @@ int main(void)
         cmocka_unit_test(every_scheduler_gives_the_serial_result),
         cmocka_unit_test(more_workers_than_cores_give_the_serial_result),
         cmocka_unit_test(workers_that_share_cores_sleep_while_they_are_idle),
+        cmocka_unit_test(options_that_are_none_are_refused),
         cmocka_unit_test(what_nobody_takes_out_is_counted),
         cmocka_unit_test(what_a_task_works_is_less_than_it_takes),
         cmocka_unit_test(reports_come_one_at_a_time),
