@@ -370,18 +370,41 @@ static int write_checkpoint(struct into *x, struct dsflow_err *err)
     return status;
 }
 
-/* While it is written no run has the folder. */
+/* Both files, or none of them. */
+static int write_files(struct into *x, struct dsflow_err *err)
+{
+    int status = write_checkpoint(x, err);
+    char *dir;
+
+    if (status == DSFLOW_OK)
+        status = write_job(x->s->job, err);
+    if (status < 0) {
+        dir = dsf_session_checkpoints(x->s);
+        dsf_ckpt_remove_all(dir);
+        free(dir);
+    }
+    return status;
+}
+
+/* While it is written no run has the folder; one may have had it since it was
+ * checked. */
 static int save(struct into *x, struct dsflow_err *err)
 {
+    const struct dsf_job *job = x->s->job;
+    const struct dsf_output_before before = dsf_run_look(job);
     struct dsf_metrics metrics = { .fd = -1 };
-    int status = dsf_run_take_output(x->s->job, &metrics, err);
+    int status = dsf_run_take_output(job, &metrics, err);
 
+    if (status == DSFLOW_OK)
+        status = check_output(x->s, err);
+    if (status < 0) /* what is there is not of here */
+        dsf_metrics_close(&metrics);
     if (status == DSFLOW_OK)
         status = dsf_session_text(x->s, err);
     if (status == DSFLOW_OK)
-        status = write_checkpoint(x, err);
-    if (status == DSFLOW_OK)
-        status = write_job(x->s->job, err);
+        status = write_files(x, err);
+    if (status < 0)
+        dsf_run_clear_output(job, &before, &metrics);
     dsf_metrics_close(&metrics);
     return status;
 }

@@ -130,6 +130,18 @@ int dsf_run_check_output(const struct dsf_job *job, struct dsflow_err *err);
 int dsf_run_take_output(const struct dsf_job *job, struct dsf_metrics *m,
                         struct dsflow_err *err);
 
+/* What there was of an output before it was taken. */
+struct dsf_output_before {
+    size_t folders; /* bytes of its path: up to the last one that was there */
+    bool metrics, cache, checkpoints;
+};
+struct dsf_output_before dsf_run_look(const struct dsf_job *job);
+/* Remove what there was not: folders that are empty and, where they are still
+ * open, the metrics, and the cache of tokens. */
+void dsf_run_clear_output(const struct dsf_job *job,
+                          const struct dsf_output_before *before,
+                          const struct dsf_metrics *m);
+
 /* job.toml and plan.json of the output folder. */
 int dsf_run_write_files(struct dsf_run *r, struct dsflow_err *err);
 

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/aside.h"
+#include "base/synced.h"
 #include "sim/plan_report.h"
 #include "train/machine_keys.h"
 #include "tune/fit.h"
@@ -29,27 +30,45 @@ static int check_job_file(const struct dsf_job *job, struct dsflow_err *err)
                    : DSFLOW_OK;
 }
 
+/* Cut a path to the folder that the last one of it is in; "" is the current
+ * one. */
+static void leave_last(char *path)
+{
+    char *end = path + strlen(path);
+
+    while (end > path && end[-1] != '/')
+        end--;
+    while (end > path + 1 && end[-1] == '/')
+        end--;
+    *end = '\0';
+}
+
+/* The last folder of the path of the output that is there; freed by the caller.
+ */
+static char *find_there(const struct dsf_job *job)
+{
+    char *path = dsf_xstrdup(job->main.output);
+    struct stat st;
+
+    while (path[0] != '\0' && stat(path, &st) < 0 && errno == ENOENT)
+        leave_last(path);
+    return path;
+}
+
 int dsf_run_check_output(const struct dsf_job *job, struct dsflow_err *err)
 {
-    char *path = dsf_xstrdup(job->main.output), *end = path + strlen(path);
+    char *there = find_there(job);
+    const char *path = there[0] != '\0' ? there : ".";
     struct stat st;
     int why = 0;
 
-    /* The last folder of the path that is there. */
-    while (end > path && stat(path, &st) < 0 && errno == ENOENT) {
-        while (end > path && end[-1] != '/')
-            end--;
-        while (end > path + 1 && end[-1] == '/')
-            end--;
-        *end = '\0';
-    }
-    if (stat(end > path ? path : ".", &st) < 0)
+    if (stat(path, &st) < 0)
         why = errno;
     else if (!S_ISDIR(st.st_mode))
         why = ENOTDIR;
-    else if (access(end > path ? path : ".", W_OK | X_OK) < 0)
+    else if (access(path, W_OK | X_OK) < 0)
         why = errno;
-    free(path);
+    free(there);
     return why == 0 ? check_job_file(job, err)
                     : dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
                                    "%s: %s", job->main.output, strerror(why));
@@ -91,6 +110,52 @@ int dsf_run_take_output(const struct dsf_job *job, struct dsf_metrics *m,
         status = dsf_metrics_open(m, path, err);
     free(path);
     return status;
+}
+
+static bool has(const struct dsf_job *job, const char *name)
+{
+    char *path = dsf_xasprintf("%s/%s", job->main.output, name);
+    bool is_there = access(path, F_OK) == 0;
+
+    free(path);
+    return is_there;
+}
+
+struct dsf_output_before dsf_run_look(const struct dsf_job *job)
+{
+    char *there = find_there(job);
+    const struct dsf_output_before before = {
+        .folders = strlen(there),
+        .metrics = has(job, "metrics.jsonl"),
+        .cache = has(job, "cache"),
+        .checkpoints = has(job, "checkpoints"),
+    };
+
+    free(there);
+    return before;
+}
+
+void dsf_run_clear_output(const struct dsf_job *job,
+                          const struct dsf_output_before *before,
+                          const struct dsf_metrics *m)
+{
+    char *checkpoints = dsf_xasprintf("%s/checkpoints", job->main.output);
+    char *cache = dsf_xasprintf("%s/cache", job->main.output);
+    char *path = dsf_xstrdup(job->main.output);
+
+    if (!before->checkpoints)
+        rmdir(checkpoints);
+    if (!before->cache && m->fd >= 0)
+        dsf_synced_remove(cache);
+    if (!before->metrics && m->fd >= 0) /* last: no run begins before */
+        unlink(m->path);
+    for (; strlen(path) > before->folders &&
+           (rmdir(path) == 0 || errno == ENOENT);
+         leave_last(path))
+        ;
+    free(path);
+    free(cache);
+    free(checkpoints);
 }
 
 /* Write `<output>/name` with `write`, which gets the run. */

@@ -128,6 +128,27 @@ refused 2 1 "trainer: .*: did you mean trainer/checkpoint-10$" trainer other.tom
 refused 2 1 "trainer/checkpoint-5: has no model.safetensors" trainer/checkpoint-5 other.toml
 "$dsflow" checkpoint import ds/gpt2_zero2 short.toml --set job.output=a > log 2>&1
 [ $? -eq 2 ] && grep -q "a: has checkpoints already, the newest of step 5: expected another folder" log || fault "over a run: $(cat log)"
+# So where something is found late: tensors that are damaged, a job.toml that cannot be written.
+damage() { # FILE BYTE: of a tensor
+    printf XXXX | dd of="$1" bs=1 seek="$2" conv=notrunc 2> dd.log || fault "dd: $(cat dd.log)"
+}
+cp -r ds/gpt2_zero2 late
+damage late/global_step3/zero_pp_rank_1_mp_rank_00_optim_states.pt 9000
+"$dsflow" checkpoint import late short.toml --set job.output=none/of/these > out 2> log
+[ $? -eq 2 ] && grep -q "optim_states.pt: .*: is damaged: its CRC-32" log && [ ! -s out ] || fault "late: $(cat log)"
+[ -e none ] && fault "late: leaves $(find none)"
+cp -r ds/gpt2_universal u
+damage "u/$(cat u/latest_universal)/zero/transformer.h.1.mlp.c_fc.weight/exp_avg.pt" 1024
+"$dsflow" checkpoint import u short.toml --set job.output=none > out 2> log
+[ $? -eq 2 ] && grep -q "exp_avg.pt: .*: is damaged: its CRC-32" log && [ ! -s out ] || fault "universal, late: $(cat log)"
+[ -e none ] && fault "universal, late: leaves $(find none)"
+mkdir -p old/job.toml && echo old > old/metrics.jsonl
+for from in late ds/gpt2_zero2; do
+    "$dsflow" checkpoint import $from short.toml --set job.output=old > out 2> log && fault "$from: into old"
+    [ "$(ls old)" = "job.toml
+metrics.jsonl" ] && [ "$(cat old/metrics.jsonl)" = old ] || fault "$from: leaves $(find old)"
+done
+grep -q "^dsflow: old/job.toml: Is a directory$" log || fault "job.toml: $(cat log)"
 # Names may all have something in front.
 refused 2 57 "x.transformer.wte.weight: is missing" ds/gpt2_zero2 short.toml --prefix x.
 finish

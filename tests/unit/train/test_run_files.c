@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <jansson.h>
+#include <sys/stat.h>
 
 /* The small job with its output there. */
 static void open_with_output(struct dsf_session *s, const char *output)
@@ -53,6 +54,55 @@ static void a_folder_that_cannot_be_is_refused(void **state)
             dsf_metrics_close(&first);
             must(dsf_run_check_output(s.job, &err), &err);
         }
+        dsf_session_close(&s);
+    }
+}
+
+static void make_file(const char *name)
+{
+    char *path = in_folder(name);
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    fclose(f);
+    free(path);
+}
+
+/* What was made of a folder goes again, and what was there stays. */
+static void a_folder_is_as_it_was_before_it_was_taken(void **state)
+{
+    static const struct {
+        const char *output, *there, *gone;
+    } cases[] = {
+        { "@/new", "@", "@/new" },
+        { "@/far/off//new/", "@", "@/far" },
+        { "@/old", "@/old", "@/old/metrics.jsonl" },
+        { "@/used", "@/used/metrics.jsonl", "@/used/checkpoints" },
+        { "@/used", "@/used/cache/tokens", "@/used/checkpoints" },
+    };
+
+    make_subfolder("old");
+    make_subfolder("used");
+    make_subfolder("used/cache");
+    make_file("@/used/metrics.jsonl");
+    make_file("@/used/cache/tokens");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct dsf_output_before before;
+        struct dsf_metrics m;
+        struct dsf_session s;
+        struct dsflow_err err;
+        char *checkpoints;
+
+        open_with_output(&s, cases[i].output);
+        before = dsf_run_look(s.job);
+        must(dsf_run_take_output(s.job, &m, &err), &err);
+        checkpoints = dsf_session_checkpoints(&s);
+        assert_int_equal(mkdir(checkpoints, 0777), 0);
+        free(checkpoints);
+        dsf_run_clear_output(s.job, &before, &m);
+        dsf_metrics_close(&m);
+        assert_true(is_there(cases[i].there));
+        assert_false(is_there(cases[i].gone));
         dsf_session_close(&s);
     }
 }
@@ -133,6 +183,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_that_cannot_be_is_refused),
+        cmocka_unit_test(a_folder_is_as_it_was_before_it_was_taken),
         cmocka_unit_test(the_job_in_the_folder_is_the_one_that_runs),
         cmocka_unit_test(a_file_that_cannot_be_written_is_named),
     };
