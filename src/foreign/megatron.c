@@ -72,6 +72,31 @@ static int read_version(struct dsf_megatron *m, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+/* There are not as many files as the first says: which one is not there? */
+static int fail_files(const struct dsf_megatron *m, double tensor,
+                      double stages, struct dsflow_err *err)
+{
+    const struct dsf_megatron_folder *f = &m->folder;
+    char *file;
+    int status;
+
+    if (tensor <= f->tensor && stages <= f->stages)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: args say %g tensor ranks and %g stages: there "
+                           "are files of %d and %d",
+                           dsf_torch_path(m->first), tensor, stages, f->tensor,
+                           f->stages);
+    file = tensor > f->tensor
+               ? dsf_megatron_name_file(f, f->tensor, 0, stages > 1)
+               : dsf_megatron_name_file(f, 0, f->stages, true);
+    status = dsflow_fail(err, DSFLOW_EINVAL,
+                         "%s: is not there: expected a file of each of %g "
+                         "tensor ranks and %g stages, as args say",
+                         file, tensor, stages);
+    free(file);
+    return status;
+}
+
 /* What the files say of how they were shared out. */
 static int check_ranks_of_args(const struct dsf_megatron *m,
                                struct dsflow_err *err)
@@ -92,11 +117,7 @@ static int check_ranks_of_args(const struct dsf_megatron *m,
     if (m->folder.layout == DSF_MEGATRON_DEEPSPEED ||
         (tensor == m->folder.tensor && stages == m->folder.stages))
         return DSFLOW_OK;
-    return dsflow_fail(err, DSFLOW_EINVAL,
-                       "%s: args say %g tensor ranks and %g stages: there are "
-                       "files of %d and %d",
-                       dsf_torch_path(m->first), tensor, stages,
-                       m->folder.tensor, m->folder.stages);
+    return fail_files(m, tensor, stages, err);
 }
 
 /* --- what zero.h reads ---------------------------------------------------- */

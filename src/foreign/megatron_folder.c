@@ -189,9 +189,8 @@ static int find_iteration(struct dsf_megatron_folder *f, const char *path,
 
 /* --- its files ------------------------------------------------------------ */
 
-/* The file of a rank, of the layouts that there may be; freed by the caller. */
-static char *name_file(const struct dsf_megatron_folder *f, int tensor,
-                       int stage, bool staged)
+char *dsf_megatron_name_file(const struct dsf_megatron_folder *f, int tensor,
+                             int stage, bool staged)
 {
     static const char *const names[] = {
         [DSF_MEGATRON_MODEL_OPTIM] = "/model_optim_rng.pt",
@@ -224,13 +223,29 @@ static bool find_layout(struct dsf_megatron_folder *f, bool deepspeed,
 
         f->layout = all[i].layout;
         *staged = all[i].staged;
-        file = name_file(f, 0, 0, *staged);
+        file = dsf_megatron_name_file(f, 0, 0, *staged);
         there = access(file, F_OK) == 0;
         free(file);
         if (there)
             return true;
     }
     return false;
+}
+
+static int fail_first(struct dsf_megatron_folder *f, const struct seen *seen,
+                      struct dsflow_err *err)
+{
+    char *file;
+    int status;
+
+    f->layout =
+        seen->deepspeed ? DSF_MEGATRON_DEEPSPEED : DSF_MEGATRON_MODEL_OPTIM;
+    file = dsf_megatron_name_file(f, 0, 0, seen->stages > 1);
+    status =
+        dsflow_fail(err, DSFLOW_EINVAL,
+                    "%s: is not there: expected a file of each rank", file);
+    free(file);
+    return status;
 }
 
 static int find_files(struct dsf_megatron_folder *f, const struct seen *seen,
@@ -240,15 +255,14 @@ static int find_files(struct dsf_megatron_folder *f, const struct seen *seen,
     size_t n;
 
     if (!find_layout(f, seen->deepspeed, &staged))
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: has no mp_rank_00/model_optim_rng.pt", f->path);
+        return fail_first(f, seen, err);
     f->tensor = seen->tensor;
     f->stages = staged ? seen->stages : 1;
     n = (size_t)f->tensor * (size_t)f->stages;
     f->files = dsf_xcalloc(n, sizeof(*f->files));
     for (size_t i = 0; i < n; i++) {
-        f->files[i] =
-            name_file(f, (int)i % f->tensor, (int)i / f->tensor, staged);
+        f->files[i] = dsf_megatron_name_file(f, (int)i % f->tensor,
+                                             (int)i / f->tensor, staged);
         if (access(f->files[i], F_OK) < 0)
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "%s: is not there: expected a file of each of "

@@ -28,6 +28,11 @@ int dsf_megatron_folder_open(struct dsf_megatron_folder *f, const char *path,
                              const char *tag, struct dsflow_err *err);
 void dsf_megatron_folder_fini(struct dsf_megatron_folder *f);
 
+/* The file of a rank, in its layout, as of a pipeline where `staged`; freed by
+ * the caller. */
+char *dsf_megatron_name_file(const struct dsf_megatron_folder *f, int tensor,
+                             int stage, bool staged);
+
 /* --- what tensor ranks have of a tensor (megatron_model.c) ---------------- */
 
 /* How a tensor is joined, and what each rank has of its states, or NULL. */

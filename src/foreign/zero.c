@@ -31,6 +31,45 @@ static int64_t partitions(const struct dsf_torch_file *file,
     return most;
 }
 
+/* A name with another number behind `word`, of `digits` at least. */
+static char *renumber(const char *name, const char *word, int digits,
+                      int64_t number)
+{
+    const char *at = strstr(name, word) + strlen(word);
+
+    return dsf_xasprintf("%.*s%0*lld%s", (int)(at - name), name, digits,
+                         (long long)number, at + strspn(at, "0123456789"));
+}
+
+/* Of a model rank there are not as many files of the optimizer as it had ranks.
+ */
+static int fail_shards(const struct dsf_zero *z, int model, size_t n,
+                       int64_t expected, struct dsflow_err *err)
+{
+    const struct dsf_folder_file *f;
+    int64_t missing = 0;
+    char *name;
+    int status;
+
+    for (size_t i = 0; i < n; i++) {
+        f = dsf_folder_at(&z->folder, DSF_FOLDER_OPTIM, model, i);
+        missing += f->rank == missing;
+    }
+    if (missing >= expected)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: has %zu files …_optim_states.pt of model rank "
+                           "%d: expected %lld, one of each rank (some may be "
+                           "of an older save)",
+                           z->folder.path, n, model, (long long)expected);
+    name = renumber(f->name, "zero_pp_rank_", 1, missing);
+    status = dsflow_fail(err, DSFLOW_EINVAL,
+                         "%s/%s: is not there: expected a file of each of "
+                         "%lld ranks (it may be on another node)",
+                         z->folder.path, name, (long long)expected);
+    free(name);
+    return status;
+}
+
 static int open_shards(struct dsf_zero *z, int model,
                        struct dsf_zero_shards *shards, struct dsflow_err *err)
 {
@@ -59,11 +98,7 @@ static int open_shards(struct dsf_zero *z, int model,
         return status;
     expected = partitions(shards->files[0], shards->states[0]);
     if (expected >= 0 && (size_t)expected != n)
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: has %zu files …_optim_states.pt of model "
-                             "rank %d: expected %lld, one of each rank (others "
-                             "may be on other nodes, or of an older save)",
-                             z->folder.path, n, model, (long long)expected);
+        status = fail_shards(z, model, n, expected, err);
     return status;
 }
 
@@ -211,13 +246,37 @@ static int64_t tensor_ranks(const struct dsf_zero *z, int64_t nmodels,
     return ranks;
 }
 
+/* As many of them as the model had ranks? */
+static int check_models(const struct dsf_zero *z,
+                        const struct dsf_folder_file *f, int64_t n,
+                        const struct dsf_torch_file *file,
+                        struct dsflow_err *err)
+{
+    const struct dsf_torch_node *world =
+        dsf_torch_find(dsf_torch_root(file), "mp_world_size");
+    int64_t ranks;
+    char *name;
+    int status;
+
+    if (world == NULL || dsf_torch_int(file, world, &ranks, NULL) < 0 ||
+        n >= ranks)
+        return DSFLOW_OK;
+    name = renumber(f->name, "mp_rank_", 2, n);
+    status = dsflow_fail(err, DSFLOW_EINVAL,
+                         "%s/%s: is not there: expected a file of each of "
+                         "%lld model ranks (it may be on another node)",
+                         z->folder.path, name, (long long)ranks);
+    free(name);
+    return status;
+}
+
 /* Model ranks are numbered stage by stage, and in each by tensor rank. */
 static int find_ranks(struct dsf_zero *z, int64_t *nmodels,
                       struct dsflow_err *err)
 {
     const struct dsf_folder_file *f;
     struct dsf_torch_file *file;
-    int64_t n = 0, tensors;
+    int64_t n = 0, tensors = 1;
     char *path;
     int status;
 
@@ -229,15 +288,19 @@ static int find_ranks(struct dsf_zero *z, int64_t *nmodels,
     f = dsf_folder_at(&z->folder, DSF_FOLDER_MODEL, 0, 0);
     if (f == NULL)
         f = dsf_folder_at(&z->folder, DSF_FOLDER_SHARD, 0, 0);
-    if (n == 1 || f == NULL)
+    if (f == NULL)
         return DSFLOW_OK; /* what is missing is said when it is opened */
     path = dsf_xasprintf("%s/%s", z->folder.path, f->name);
     status = dsf_torch_open(path, &file, err);
     free(path);
     if (status < 0)
         return status;
-    tensors = tensor_ranks(z, n, file);
+    status = check_models(z, f, n, file, err);
+    if (n > 1)
+        tensors = tensor_ranks(z, n, file);
     dsf_torch_close(file);
+    if (status < 0)
+        return status;
     if (tensors < 1 || n % tensors != 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: has files of %lld model ranks: expected a "

@@ -68,6 +68,15 @@ refused 3 "mega/version3.*args.num_attention_heads: 2: the job has model.heads =
 mkdir -p dist/iter_0000003 && touch dist/iter_0000003/__0_0.distcp && echo 3 > dist/latest_checkpointed_iteration.txt
 refused 1 "dist/iter_0000003: is a torch_dist checkpoint (.distcp), which is not read: have Megatron-LM write it as torch" \
     dist short.toml
+# The first file that is not there is named.
+rm -r mega/version3/iter_0000003/mp_rank_01_001 mega/core/iter_0000003/mp_rank_00_001
+refused 1 "mega/version3/iter_0000003/mp_rank_01_001/model_optim_rng.pt: is not there" mega/version3 short.toml
+rm -r mega/version3/iter_0000003/mp_rank_01_000
+refused 1 "mega/version3/iter_0000003/mp_rank_01_000/model_optim_rng.pt: is not there: expected a file of each of 2 tensor ranks" \
+    mega/version3 short.toml
+refused 1 "mega/core/iter_0000003/mp_rank_00_001/model_optim_rng.pt: is not there: expected a file of each of 1 tensor ranks and 2 stages" \
+    mega/core short.toml
+mkdir mega/core/iter_0000003/mp_rank_00_001
 rm mega/core/iter_0000003/mp_rank_00_000/model_optim_rng.pt
-refused 1 "mega/core/iter_0000003: has no mp_rank_00/model_optim_rng.pt" mega/core short.toml --set model.layers=2
+refused 1 "mega/core/iter_0000003/mp_rank_00_000/model_optim_rng.pt: is not there" mega/core short.toml --set model.layers=2
 finish

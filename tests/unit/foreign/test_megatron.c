@@ -226,8 +226,8 @@ static void files_that_do_not_make_a_model_are_refused(void **state)
     s.experts = 0;
     s.ranks_of_args = 3;
     assert_refused(&s, gpt2,
-                   "args say 3 tensor ranks and 1 stages: there are files of 1 "
-                   "and 1");
+                   "/mp_rank_01/model_optim_rng.pt: is not there: expected a "
+                   "file of each of 3 tensor ranks and 1 stages, as args say");
     s.ranks_of_args = 0;
     s.tensor = 2;
     s.left_out = "layers.1.mlp.dense_h_to_4h.bias";

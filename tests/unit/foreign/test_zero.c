@@ -330,7 +330,8 @@ static void what_is_not_whole_is_refused(void **state)
     refused(".", NULL, "has no files of a checkpoint of DeepSpeed");
     assert_int_equal(remove(shard), 0);
     refused("gpt2_zero2", NULL,
-            "has 2 files …_optim_states.pt of model rank 0: expected 3");
+            "/zero_pp_rank_1_mp_rank_00_optim_states.pt: is not there: "
+            "expected a file of each of 3 ranks");
     for (int r = 0; r < 3; r += 2) {
         free(shard);
         shard = dsf_xasprintf("%s/gpt2_zero2/global_step3/zero_pp_rank_%d_mp_"
@@ -339,6 +340,14 @@ static void what_is_not_whole_is_refused(void **state)
         assert_int_equal(remove(shard), 0);
     }
     refused("gpt2_zero2", NULL, "is of ZeRO and has no files");
+    free(shard);
+    shard = dsf_xasprintf("%s/gpt2_pipe_zero1/global_step3/mp_rank_01_model_"
+                          "states.pt",
+                          folder);
+    assert_int_equal(remove(shard), 0);
+    refused("gpt2_pipe_zero1", NULL,
+            "/mp_rank_01_model_states.pt: is not there: expected a file of "
+            "each of 2 model ranks");
     free(shard);
 }
 
