@@ -3,6 +3,7 @@
 #include "foreign/zero_private.h"
 
 #include "base/alloc.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -133,9 +134,11 @@ static bool share_out(struct params *p, const uint32_t *counts, uint32_t n,
     return fit;
 }
 
-/* Do the moments have the numbers of their parameters? */
-static bool fits(const struct params *p, const struct dsf_torch_node *states,
-                 const uint32_t *counts)
+/* The first parameter whose moments have other numbers than it, and one of
+ * them; NULL: none. */
+static const struct dsf_zero_param *
+find_misfit(const struct params *p, const struct dsf_torch_node *states,
+            const uint32_t *counts, const struct dsf_torch_tensor **has)
 {
     const uint32_t before[MOST_GROUPS] = { 0, counts[0],
                                            counts[0] + counts[1] };
@@ -149,10 +152,12 @@ static bool fits(const struct params *p, const struct dsf_torch_node *states,
             moment = dsf_torch_find(state, "momentum_buffer");
 
         if (moment != NULL && moment->kind == DSF_TORCH_TENSOR &&
-            moment->tensor->elems != elems_of(&p->v[i]))
-            return false;
+            moment->tensor->elems != elems_of(&p->v[i])) {
+            *has = moment->tensor;
+            return &p->v[i];
+        }
     }
-    return true;
+    return NULL;
 }
 
 static int fail_groups(const struct params *p, const struct dsf_torch_node *at,
@@ -165,6 +170,22 @@ static int fail_groups(const struct params *p, const struct dsf_torch_node *at,
         "one group of all %u, and of two, of matrices and of vectors "
         "(--weights-only goes without the moments)",
         n, p->n);
+}
+
+/* The order of layers is known by their files: it is a tensor that is wrong.
+ */
+static int fail_layer(const struct params *p, const struct dsf_zero_param *v,
+                      const struct dsf_torch_tensor *moment,
+                      struct dsflow_err *err)
+{
+    const struct dsf_torch_tensor *own = v->node->tensor;
+    char has[200], wanted[200];
+
+    return dsf_torch_fail(
+        v->file, v->node, err, "shape %s: its moments, in %s, have %s",
+        dsf_shape_str(own->ndims, own->dims, has, sizeof(has)),
+        dsf_torch_path(p->z->model),
+        dsf_shape_str(moment->ndims, moment->dims, wanted, sizeof(wanted)));
 }
 
 /* The moments of parameter `i`, whole or a part of a flat group. */
@@ -223,6 +244,8 @@ static int read_numbered(struct params *p,
 {
     struct dsf_zero *z = p->z;
     const struct dsf_torch_node *states, *groups;
+    const struct dsf_torch_tensor *moment;
+    const struct dsf_zero_param *misfit;
     uint32_t counts[MOST_GROUPS] = { 0 }, before[MOST_GROUPS] = { 0 };
     bool muon = false;
     int status = dsf_torch_entry(z->model, optimizer, "state", DSF_TORCH_DICT,
@@ -244,8 +267,13 @@ static int read_numbered(struct params *p,
     }
     if (status < 0)
         return status;
-    if (!share_out(p, counts, groups->n, muon) || !fits(p, states, counts))
+    if (!share_out(p, counts, groups->n, muon))
         return fail_groups(p, groups, groups->n, err);
+    misfit = find_misfit(p, states, counts, &moment);
+    if (misfit != NULL)
+        return misfit->file != z->model
+                   ? fail_layer(p, misfit, moment, err)
+                   : fail_groups(p, groups, groups->n, err);
     if (masters != NULL && masters->n != groups->n)
         return fail_groups(p, masters, masters->n, err);
     for (uint32_t i = 0; i < p->n && status == DSFLOW_OK; i++) {
@@ -381,14 +409,18 @@ static int list_stage(struct params *p, const struct dsf_torch_node *optimizer,
     struct dsf_zero *z = p->z;
     uint32_t n = count_of(optimizer), tied = 0;
 
-    if (n == 0) { /* no optimizer: all at once */
+    if (n == 0) /* no optimizer: all at once */
         n = (uint32_t)(z->nlayers - z->used);
-    } else if (!ends_alike(z, optimizer, z->used + n, n)) {
+    else if (z->used > 0 && z->first <= n &&
+             !ends_alike(z, optimizer, z->used + n, n) &&
+             (ends_alike(z, optimizer, z->used + n - z->first, n) ||
+              z->used + n > z->nlayers))
         tied = (uint32_t)z->first;
-        if (z->used == 0 || tied > n ||
-            !ends_alike(z, optimizer, z->used + n - tied, n))
-            return fail_groups(p, optimizer, count_of(optimizer), err);
-    }
+    if (z->used + n - tied > z->nlayers)
+        return dsf_torch_fail(z->model, optimizer, err,
+                              "has %u parameters: the files of layers have %zu "
+                              "of them: expected a file of each layer",
+                              n, z->nlayers - z->used + tied);
     p->v = dsf_xcalloc(n + 1, sizeof(*p->v));
     for (uint32_t i = 0; i < n; i++) {
         p->v[i] = z->layers[i < tied ? i : z->used + i - tied];

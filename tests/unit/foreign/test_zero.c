@@ -318,6 +318,46 @@ static void moments_are_floats(void **state)
     free(path);
 }
 
+static int put_weight_and_bias(void *user, unsigned i,
+                               struct dsf_torch_out *out,
+                               struct dsflow_err *err)
+{
+    static const float zeroes[8] = { 0 };
+
+    (void)user;
+    return dsf_torch_out(out, zeroes, (i == 0 ? 8 : 4) * sizeof(float), err);
+}
+
+/* Of layers, the file is named that has another shape than the moments, and
+ * not the optimizer. */
+static void a_layer_of_another_shape_is_named(void **state)
+{
+    char *path = dsf_xasprintf(
+        "%s/gpt2_pipe_plain/global_step3/layer_03-model_states.pt", folder);
+    struct dsf_torch_tree *t = dsf_torch_tree_new();
+    struct dsflow_err err = { .msg = "" };
+
+    (void)state;
+    dsf_torch_put_dict(t);
+    dsf_torch_put_key(t, "weight");
+    dsf_torch_put_tensor(t, DSFLOW_FP32, 1, (int64_t[]){ 8 });
+    dsf_torch_put_key(t, "bias");
+    dsf_torch_put_tensor(t, DSFLOW_FP32, 1, (int64_t[]){ 4 });
+    dsf_torch_put_end(t);
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(dsf_torch_write(t, path, put_weight_and_bias, NULL, &err),
+                     0);
+    dsf_torch_tree_free(t);
+    refused("gpt2_pipe_plain", NULL,
+            "/layer_03-model_states.pt: bias: shape [4]: its moments, in ");
+    refused("gpt2_pipe_plain", NULL, "/mp_rank_01_model_states.pt, have [8]");
+    assert_int_equal(remove(path), 0);
+    refused("gpt2_pipe_plain", NULL,
+            "/mp_rank_01_model_states.pt: optimizer: has 4 parameters: the "
+            "files of layers have 2 of them: expected a file of each layer");
+    free(path);
+}
+
 static void what_is_not_whole_is_refused(void **state)
 {
     char *shard = dsf_xasprintf(
@@ -362,6 +402,7 @@ int main(void)
         cmocka_unit_test(names_of_layers_become_those_of_a_model),
         cmocka_unit_test(a_moment_that_is_lost_is_no_frozen_parameter),
         cmocka_unit_test(moments_are_floats),
+        cmocka_unit_test(a_layer_of_another_shape_is_named),
         cmocka_unit_test(what_is_not_whole_is_refused),
     };
 
