@@ -515,10 +515,6 @@ static int compress_decide(void *part, struct dsflow_plan *plan,
                       "none where precision.gradients is not fp32, as what is "
                       "coded was rounded before",
                       err);
-    if (names_format(keys->params) &&
-        dsflow_wire_format_find(keys->params)->encode_by != NULL)
-        return refuse(plan, "params", keys->params,
-                      "a format in which zeroes stay zeroes", err);
     if (names_format(keys->params) && !dsf_keeps_masters(plan->job))
         return refuse(plan, "params", keys->params,
                       "none where precision.master is false, as masters have "
@@ -549,6 +545,21 @@ static const char *format_name(const struct dsflow_option *option, unsigned i)
     return i == 0 ? DSF_NO_FORMAT : r != NULL ? r->name : NULL;
 }
 
+/* Those without a scale for each tensor: in them zeroes stay zeroes. */
+static const char *param_format_name(const struct dsflow_option *option,
+                                     unsigned i)
+{
+    const struct dsflow_wire_format *f;
+
+    (void)option;
+    if (i == 0)
+        return DSF_NO_FORMAT;
+    for (unsigned k = 0; (f = dsflow_wire_format_at(k)) != NULL; k++)
+        if (f->encode_by == NULL && --i == 0)
+            return f->name;
+    return NULL;
+}
+
 #define COMPRESS struct dsf_compress_keys
 #define SENT                                                                   \
     "compress.gradients != none or compress.params != none or "                \
@@ -565,10 +576,11 @@ static const struct dsflow_option compress_options[] = {
                        "its norm, int8 by about a hundredth. A short run "
                        "beside a dense one, both with optimizer.clip, tells "
                        "what that costs"),
-    DSFLOW_OPTION_NAME(COMPRESS, params, "\"none\"", format_name,
-                       "the same of parameters that are gathered. All ranks "
-                       "compute with what was decoded; the optimizer works on "
-                       "the exact ones"),
+    DSFLOW_OPTION_NAME(COMPRESS, params, "\"none\"", param_format_name,
+                       "the same of parameters that are gathered: one in "
+                       "which zeroes stay zeroes, which is not so of signs. "
+                       "All ranks compute with what was decoded; the optimizer "
+                       "works on the exact ones"),
     DSFLOW_OPTION_AUTO(COMPRESS, block, "\"auto\"", DSFLOW_WIRE_FORMAT_STEP,
                        DSFLOW_WIRE_FORMAT_MOST,
                        "numbers that share a scale, at most: a multiple of 16; "

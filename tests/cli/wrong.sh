@@ -208,8 +208,7 @@ set_wrong offload.optimizer disk 'offload: optimizer: "disk": expected none, cpu
 set_wrong offload.piece 0 "offload: piece: 0 B: expected a size of 4KiB or more"
 set_wrong offload.piece auto "offload: piece: auto: expected a size of 4KiB or more"
 set_wrong compress.gradients int3 'compress: gradients: "int3": expected none, bf16, int8, int4 or sign'
-wrong 2 "--set: compress: params: sign: expected a format in which zeroes stay zeroes" \
-    plan job.toml --set compress.params=sign
+set_wrong compress.params sign 'compress: params: "sign": expected none, bf16, int8 or int4'
 set_wrong compress.block 40 "compress: block: 40: expected a multiple of 16"
 set_wrong compress.block 8192 'compress: block: 8192: expected "auto", or 16 to 4096'
 wrong 2 "--set: compress: gradients: int8: expected none where precision.gradients is not fp32, as what is coded was rounded before" \
