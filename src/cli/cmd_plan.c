@@ -39,10 +39,12 @@ static int report(struct dsf_planned *p, bool json, struct dsflow_err *err)
 {
     const struct dsf_machine_model *m = p->machine;
     const struct dsf_session *s = &p->s;
+    const struct dsf_plan_saves saves = dsf_session_saves(&p->s);
     struct dsf_prediction prediction;
-    struct dsf_plan_facts facts = {
-        m, dsf_session_weights(&p->s), &prediction, { 0 }
-    };
+    struct dsf_plan_facts facts = { .machine = m,
+                                    .weights = dsf_session_weights(&p->s),
+                                    .prediction = &prediction,
+                                    .saves = &saves };
     int status;
 
     dsf_notice("simulating steps");

@@ -41,11 +41,34 @@ static void print_shares(const struct dsflow_plan *plan, FILE *out)
     fputc('\n', out);
 }
 
+/* How many checkpoints there are, and the room that they take. */
+static void print_saves(const struct dsf_plan_saves *s, FILE *out)
+{
+    fputs("saves   ", out);
+    if (s->n <= 0) {
+        fputs("no checkpoint\n", out);
+        return;
+    }
+    if (isfinite(s->n))
+        fprintf(out, "%.0f checkpoint%s of %s", s->n, s->n == 1 ? "" : "s",
+                dsf_size_text(s->bytes).s);
+    else
+        fprintf(out, "checkpoints of %s", dsf_size_text(s->bytes).s);
+    if (s->n > 1 && s->kept < s->n)
+        fprintf(out, ", %.0f kept", s->kept);
+    else if (s->n > 1)
+        fputs(", all kept", out);
+    if (s->n > 1 && isfinite(s->most))
+        fprintf(out, ": up to %s on disk", dsf_size_text(s->most * s->bytes).s);
+    fputc('\n', out);
+}
+
 /* A GPU is one worker; a rank on a CPU has its share of them. */
 static void print_head(const struct dsflow_plan *plan,
-                       const struct dsf_machine_model *machine,
-                       const struct dsf_weights *w, FILE *out)
+                       const struct dsf_plan_facts *facts, FILE *out)
 {
+    const struct dsf_machine_model *machine = facts->machine;
+    const struct dsf_weights *w = facts->weights;
     const struct dsf_model *model = plan->model;
 
     fprintf(out,
@@ -92,6 +115,8 @@ static void print_head(const struct dsflow_plan *plan,
         fprintf(out, "in      %d processes on %u node%s\n",
                 (int)dsf_processes_of(plan->machine, plan->nranks).n,
                 plan->machine->nodes, plan->machine->nodes == 1 ? "" : "s");
+    if (facts->saves != NULL)
+        print_saves(facts->saves, out);
     fprintf(out, "graph   %u tasks, %u pieces of data, %u edges\n\n", w->ntasks,
             w->ndata, w->nedges);
 }
@@ -388,7 +413,7 @@ int dsf_plan_report(const struct dsflow_plan *plan, struct dsflow_graph *g,
 {
     const struct dsf_weights *w = facts->weights;
 
-    print_head(plan, facts->machine, w, out);
+    print_head(plan, facts, out);
     print_programs(plan, g, facts->prediction, out);
     print_kinds(w, out);
     print_memory(w, facts->budget, out);

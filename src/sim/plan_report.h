@@ -5,6 +5,14 @@
 #include "sim/predict.h"
 #include "sim/weights.h"
 
+/* The checkpoints of a run, on disk. INFINITY: it is not known how many. */
+struct dsf_plan_saves {
+    double bytes; /* of one */
+    double n;     /* that the run saves, … */
+    double kept;  /* … those of them that stay, … */
+    double most;  /* … and those that are there at a time */
+};
+
 /* What a plan is reported with. */
 struct dsf_plan_facts {
     const struct dsf_machine_model *machine;  /* what it is for */
@@ -13,6 +21,7 @@ struct dsf_plan_facts {
     double budget[DSFLOW_NTIERS]; /* bytes of a rank; INFINITY: no limit */
     bool some; /* the weights are of all ranks, the graph has not all tasks:
                   nothing is said of single ones and of programs */
+    const struct dsf_plan_saves *saves; /* NULL: nothing is said of them */
     const char *on; /* the GPU that runs it; NULL: cores, or nobody */
 };
 

@@ -277,6 +277,19 @@ static json_t *shares_json(const struct dsflow_plan *plan)
     return one;
 }
 
+/* null: not known. */
+static json_t *count_json(double n)
+{
+    return isfinite(n) ? json_integer((json_int_t)n) : json_null();
+}
+
+static json_t *saves_json(const struct dsf_plan_saves *s)
+{
+    return json_pack("{s:o, s:o, s:o, s:o}", "saves", count_json(s->n), "kept",
+                     count_json(s->kept), "bytes", bytes_json(s->bytes),
+                     "disk_bytes", count_json(s->most * s->bytes));
+}
+
 int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          const struct dsf_plan_facts *facts, FILE *out,
                          struct dsflow_err *err)
@@ -294,6 +307,8 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
     if (plan->nsequence > 1)
         json_object_set_new(root, "sequence", shares_json(plan));
     json_object_set_new(root, "traffic", dsf_traffic_kinds_json(w));
+    if (facts->saves != NULL)
+        json_object_set_new(root, "checkpoints", saves_json(facts->saves));
     if (facts->on != NULL)
         json_object_set_new(root, "on", json_string(facts->on));
     if (!facts->some)

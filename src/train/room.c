@@ -11,6 +11,9 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
+/* Of a file system that is not known. */
+static const double usual_block = 4096;
+
 void dsf_room_look(const char *path, struct dsf_room *room)
 {
     char *at = dsf_xstrdup(path), *slash;
@@ -24,7 +27,7 @@ void dsf_room_look(const char *path, struct dsf_room *room)
         slash[slash == at] = '\0';
     if (there < 0)
         there = statvfs(".", &fs);
-    *room = (struct dsf_room){ INFINITY, 4096, INFINITY };
+    *room = (struct dsf_room){ INFINITY, usual_block, INFINITY };
     if (there == 0) {
         room->free = (double)fs.f_bavail * (double)fs.f_frsize;
         room->block = (double)fs.f_frsize;
@@ -66,6 +69,18 @@ static double bytes_of_one(const struct dsf_room_use *use, double block)
 static double count_new(const struct dsf_room_use *use, int64_t keep)
 {
     return keep == 0 ? fmin(use->saves, 1) : fmin(use->saves, (double)keep + 1);
+}
+
+struct dsf_plan_saves dsf_room_plan(const struct dsf_job *job,
+                                    const struct dsf_room_use *use)
+{
+    const double keep =
+        job->checkpoint.keep == 0 ? INFINITY : (double)job->checkpoint.keep;
+
+    return (struct dsf_plan_saves){ .bytes = bytes_of_one(use, usual_block),
+                                    .n = use->saves,
+                                    .kept = fmin(use->saves, keep),
+                                    .most = fmin(use->saves, keep + 1) };
 }
 
 /* Bytes beside what is there now. Checkpoints of before make way in time. */

@@ -5,6 +5,7 @@
 #define DSF_TRAIN_ROOM_H
 
 #include "config/job.h"
+#include "sim/plan_report.h"
 
 /* What may be written. */
 struct dsf_room {
@@ -29,6 +30,10 @@ struct dsf_room_use {
 
 /* How many checkpoints the job still saves after step `done`. */
 double dsf_room_saves(const struct dsf_job *job, int64_t done);
+
+/* What is said of them in a plan, for a disk of any machine. */
+struct dsf_plan_saves dsf_room_plan(const struct dsf_job *job,
+                                    const struct dsf_room_use *use);
 
 /* Is there room? The message has what is needed and what is free, and which
  * keys to change. */

@@ -189,8 +189,10 @@ static int write_job(struct dsf_run *r, FILE *out, struct dsflow_err *err)
 static int write_plan(struct dsf_run *r, FILE *out, struct dsflow_err *err)
 {
     const struct dsf_weights *w = dsf_session_weights(&r->s);
+    const struct dsf_plan_saves saves = dsf_session_saves(&r->s);
     struct dsf_plan_facts facts = { .machine = &r->machine,
                                     .weights = w,
+                                    .saves = &saves,
                                     .some = r->s.alone,
                                     .prediction =
                                         r->s.alone ? NULL : &r->prediction };

@@ -233,6 +233,25 @@ static double offloaded_beside(struct dsf_session *s, const char *path)
     return dsf_disks_bytes_beside(s->job, bytes, path);
 }
 
+/* The sizes of the two files of a checkpoint. */
+static void find_sizes(struct dsf_session *s, double bytes[2])
+{
+    struct contents c;
+
+    list_contents(s, &c);
+    for (int p = 0; p < 2; p++)
+        bytes[p] = (double)dsf_st_bytes(c.parts[p].tensors, c.parts[p].n, NULL);
+    forget_contents(&c);
+}
+
+struct dsf_plan_saves dsf_session_saves(struct dsf_session *s)
+{
+    struct dsf_room_use use = { .saves = dsf_room_saves(s->job, 0) };
+
+    find_sizes(s, use.bytes);
+    return dsf_room_plan(s->job, &use);
+}
+
 int dsf_session_check_room(struct dsf_session *s, int64_t done, bool fresh,
                            struct dsflow_err *err)
 {
@@ -247,13 +266,8 @@ int dsf_session_check_room(struct dsf_session *s, int64_t done, bool fresh,
         .early = s->corpus == NULL,
     };
     struct dsf_room room;
-    struct contents c;
 
-    list_contents(s, &c);
-    for (int p = 0; p < 2; p++)
-        use.bytes[p] =
-            (double)dsf_st_bytes(c.parts[p].tensors, c.parts[p].n, NULL);
-    forget_contents(&c);
+    find_sizes(s, use.bytes);
     dsf_debug("a checkpoint has files of %.0f and %.0f bytes", use.bytes[0],
               use.bytes[1]);
     dsf_room_look(dir, &room);

@@ -9,6 +9,7 @@
 #include "graph/part.h"
 #include "net/wire.h"
 #include "policies/processes.h"
+#include "sim/plan_report.h"
 #include "config/job.h"
 #include "machine/machine.h"
 #include "model/model.h"
@@ -170,6 +171,9 @@ void dsf_session_forget_graph(struct dsf_session *s);
 
 /* The text goes on so that step 0 would have begun with sequence `first`. */
 void dsf_session_set_first(struct dsf_session *s, int64_t first);
+
+/* The checkpoints of a run of the job, from its beginning. */
+struct dsf_plan_saves dsf_session_saves(struct dsf_session *s);
 
 /* Is there room on disk for the checkpoints that are still to come after step
  * `done`? Before the plan, what is offloaded to the same disk does not count

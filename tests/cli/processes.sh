@@ -42,7 +42,7 @@ keys="--set mesh.data=2 --set mesh.pipeline=2 --set zero.stage=3 --set zero.keep
     python3 - << 'PY' || fault "plan.json of a process that has its own ranks"
 import json
 own, all = json.load(open("own/plan.json")), json.load(open("plan.json"))
-for key in ("mesh", "tasks", "data", "edges", "bytes", "traffic"):
+for key in ("mesh", "tasks", "data", "edges", "bytes", "traffic", "checkpoints"):
     assert own[key] == all[key], (key, own[key], all[key])
 assert len(own["ranks"]) == 4 and "predicted" not in own
 assert [r["tasks"] for r in own["ranks"]] == [r["tasks"] for r in all["ranks"]]

@@ -241,6 +241,59 @@ static void programs_are_told_the_same(void **state)
     end(&r);
 }
 
+/* How many checkpoints there are, and the room that they take. */
+static void checkpoints_are_counted(void **state)
+{
+    static const struct {
+        struct dsf_plan_saves saves;
+        const char *line;
+    } cases[] = {
+        { { 1 << 20, 0, 0, 0 }, "\nsaves   no checkpoint\n" },
+        { { 1 << 20, 1, 1, 1 }, "\nsaves   1 checkpoint of 1.0 MiB\n" },
+        { { 1 << 20, 5, 2, 3 },
+          "\nsaves   5 checkpoints of 1.0 MiB, 2 kept: up to 3.0 MiB on "
+          "disk\n" },
+        { { 1 << 20, 5, 5, 5 },
+          "\nsaves   5 checkpoints of 1.0 MiB, all kept: up to 5.0 MiB on "
+          "disk\n" },
+        { { 1 << 20, INFINITY, 2, 3 },
+          "\nsaves   checkpoints of 1.0 MiB, 2 kept: up to 3.0 MiB on disk\n" },
+        { { 1 << 20, INFINITY, INFINITY, INFINITY },
+          "\nsaves   checkpoints of 1.0 MiB, all kept\n" },
+    };
+    struct reported r;
+
+    plan(&r, "laptop", "");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        const struct dsf_plan_saves *s = &cases[i].saves;
+        const json_t *told;
+        json_t *root;
+        char *text;
+
+        r.facts.saves = s;
+        text = text_of(&r, false);
+        if (strstr(text, cases[i].line) == NULL)
+            fail_msg("%s: expected %s", text, cases[i].line);
+        free(text);
+        text = text_of(&r, true);
+        root = json_loads(text, 0, NULL);
+        told = json_object_get(root, "checkpoints");
+        assert_int_equal(number(root, "checkpoints", "bytes"), 1 << 20);
+        if (isinf(s->n))
+            assert_true(json_is_null(json_object_get(told, "saves")));
+        else
+            assert_true((double)number(root, "checkpoints", "saves") == s->n);
+        if (isinf(s->most))
+            assert_true(json_is_null(json_object_get(told, "disk_bytes")));
+        else
+            assert_true((double)number(root, "checkpoints", "disk_bytes") ==
+                        s->most * s->bytes);
+        json_decref(root);
+        free(text);
+    }
+    end(&r);
+}
+
 static void a_full_disk_is_an_error(void **state)
 {
     FILE *full = fopen("/dev/full", "w");
@@ -264,6 +317,7 @@ int main(void)
         cmocka_unit_test(people_are_told_what_there_is_of_it),
         cmocka_unit_test(what_is_not_known_is_not_said),
         cmocka_unit_test(programs_are_told_the_same),
+        cmocka_unit_test(checkpoints_are_counted),
         cmocka_unit_test(a_full_disk_is_an_error),
     };
 

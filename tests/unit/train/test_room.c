@@ -165,6 +165,34 @@ static void a_folder_that_is_not_there_yet_is_where_it_will_be(void **state)
     assert_true(isfinite(there.free));
 }
 
+/* As they are planned, on a disk of blocks of 4 KiB. */
+static void a_plan_says_how_many_there_are(void **state)
+{
+    static const struct {
+        const char *keys;
+        double n, kept, most;
+    } cases[] = {
+        { "", 1, 1, 1 },
+        { "at_end = false\n", 0, 0, 0 },
+        { "every = 30\nkeep = 2\n", 4, 2, 3 },
+        { "every = 30\nkeep = 3\n", 4, 3, 4 },
+        { "every = 30\nkeep = 9\n", 4, 4, 4 },
+        { "every = 30\nkeep = 0\n", 4, 4, 4 },
+        { "every = \"30min\"\nkeep = 2\n", INFINITY, 2, 3 },
+        { "every = \"30min\"\nkeep = 0\n", INFINITY, INFINITY, INFINITY },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct dsf_room_use use = use_of(cases[i].keys);
+        struct dsf_plan_saves saves = dsf_room_plan(&job, &use);
+
+        assert_true(saves.bytes == 4 * MIB);
+        assert_true(saves.n == cases[i].n);
+        assert_true(saves.kept == cases[i].kept);
+        assert_true(saves.most == cases[i].most);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +204,7 @@ int main(void)
         cmocka_unit_test(where_all_are_kept_one_must_fit),
         cmocka_unit_test(a_file_that_may_not_be_so_large_is_found_too),
         cmocka_unit_test(a_folder_that_is_not_there_yet_is_where_it_will_be),
+        cmocka_unit_test(a_plan_says_how_many_there_are),
     };
     int status = cmocka_run_group_tests(tests, NULL, NULL);
 
