@@ -4,7 +4,6 @@
 #include "base/fatal.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -76,6 +75,11 @@ char *dsf_xasprintf(const char *fmt, ...)
     s = dsf_xvasprintf(fmt, ap);
     va_end(ap);
     return s;
+}
+
+FILE *dsf_xmemstream(char **text, size_t *bytes)
+{
+    return checked(open_memstream(text, bytes), BUFSIZ);
 }
 
 void dsf_grow(void *v, size_t *cap, size_t n, size_t size)

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* These end the process, with a line on standard error, when there is no
  * memory: what cannot hold its own graph cannot train. Free with free(). */
@@ -17,6 +18,8 @@ char *dsf_xasprintf(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));
 char *dsf_xvasprintf(const char *fmt, va_list ap)
     __attribute__((format(printf, 1, 0)));
+/* A stream that makes a text, which is there when it is closed. */
+FILE *dsf_xmemstream(char **text, size_t *bytes);
 
 /* Grow `*v` (elements of `size` bytes, capacity `*cap`) to hold `n`; new
  * elements are zero. */

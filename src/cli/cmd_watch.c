@@ -292,7 +292,7 @@ static void put_picture(struct watch *w, bool in_place)
     unsigned n = w->nrows;
     char *text;
     size_t size;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = dsf_xmemstream(&text, &size);
 
     if (in_place && n > w->screen.rows)
         n = w->screen.rows;

@@ -151,13 +151,11 @@ static int check(const struct dsf_ds *x, const char *text, size_t n,
 
 static int write_job(const struct dsf_ds *x, FILE *out, struct dsflow_err *err)
 {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *memory = open_memstream(&text, &n);
+    char *text;
+    size_t n;
+    FILE *memory = dsf_xmemstream(&text, &n);
     int status;
 
-    if (memory == NULL)
-        return dsflow_fail(err, DSFLOW_EIO, "%m");
     fprintf(memory,
             "# From %s, a configuration of DeepSpeed, for %lld ranks.\n",
             x->path, (long long)x->wish->ranks);

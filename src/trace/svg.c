@@ -499,7 +499,7 @@ void dsf_write_svg(const struct dsf_view *whole, FILE *out)
                        .nlanes = view.trace->timeline.nlanes,
                        .bottom = 54 };
     double height, seconds;
-    char *body = NULL;
+    char *body;
     size_t bytes;
 
     view.window = typical(whole);
@@ -512,15 +512,13 @@ void dsf_write_svg(const struct dsf_view *whole, FILE *out)
     g.boxes = dsf_svg_boxes_new(&g.svg);
     for (int t = 0; t < DSFLOW_NTIERS; t++)
         g.memory[t] = dsf_svg_memory_new(&g.svg);
-    g.svg.out = open_memstream(&body, &bytes);
-    if (g.svg.out != NULL) {
-        height = draw(&g);
-        fclose(g.svg.out);
-        g.svg.out = out;
-        put_head(&g, height);
-        fwrite(body, 1, bytes, out);
-        fputs("</svg>\n", out);
-    }
+    g.svg.out = dsf_xmemstream(&body, &bytes);
+    height = draw(&g);
+    fclose(g.svg.out);
+    g.svg.out = out;
+    put_head(&g, height);
+    fwrite(body, 1, bytes, out);
+    fputs("</svg>\n", out);
     free(body);
     for (int t = 0; t < DSFLOW_NTIERS; t++)
         dsf_svg_memory_free(g.memory[t]);

@@ -202,12 +202,10 @@ static void put_what(const struct dsf_svg *svg, const struct box *box,
 static void put_title(const struct dsf_svg *svg, const struct box *box)
 {
     const struct dsf_span *s = &svg->trace->timeline.v[box->span];
-    char *text = NULL;
+    char *text;
     size_t size;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = dsf_xmemstream(&text, &size);
 
-    if (out == NULL)
-        return;
     put_what(svg, box, out);
     fprintf(out, "start %s, duration %s",
             dsf_seconds_text(s->start - svg->view->window.begin).s,

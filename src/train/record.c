@@ -15,12 +15,10 @@
 
 static char *job_text(const struct dsf_job *job)
 {
-    char *text = NULL;
+    char *text;
     size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
+    FILE *out = dsf_xmemstream(&text, &bytes);
 
-    if (out == NULL)
-        return dsf_xstrdup("");
     dsf_job_write(job, out);
     fclose(out);
     return text;
@@ -28,12 +26,13 @@ static char *job_text(const struct dsf_job *job)
 
 static char *rates_text(const struct dsf_machine_model *m)
 {
-    char *text = NULL;
+    char *text;
     size_t bytes;
-    FILE *out = m->main.name != NULL ? open_memstream(&text, &bytes) : NULL;
+    FILE *out;
 
-    if (out == NULL)
+    if (m->main.name == NULL)
         return dsf_xstrdup("");
+    out = dsf_xmemstream(&text, &bytes);
     dsf_machine_model_write(m, out);
     fclose(out);
     return text;

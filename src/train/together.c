@@ -82,13 +82,12 @@ static unsigned workers_of(const struct dsf_job *job, unsigned cores,
 /* As it is written beside the run; freed by the caller. */
 static char *text_of(const struct dsf_job *job, size_t *bytes)
 {
-    char *text = NULL;
-    FILE *out = open_memstream(&text, bytes);
+    char *text;
+    FILE *out = dsf_xmemstream(&text, bytes);
 
-    if (out == NULL)
-        return NULL;
     dsf_job_write(job, out);
-    return fclose(out) == 0 ? text : NULL;
+    fclose(out);
+    return text;
 }
 
 static int order(const struct dsf_session *s,
@@ -106,8 +105,6 @@ static int order(const struct dsf_session *s,
     char *text = text_of(s->job, &o.bytes);
     int status = DSFLOW_OK;
 
-    if (text == NULL)
-        return dsflow_fail(err, DSFLOW_ENOMEM, "the job cannot be written: %m");
     o.machine.node_of = NULL; /* is in this process */
     snprintf(o.isa, sizeof(o.isa), "%s", dsf_kernels_isa());
     snprintf(o.marked, sizeof(o.marked), "%s", s->folder.name);

@@ -1,5 +1,6 @@
 /* test_fatal.c - what ends the process goes to the log, or to who asks for it.
  */
+#include "base/alloc.h"
 #include "base/fatal.h"
 
 #include "lib/test.h"
@@ -7,7 +8,9 @@
 #include <dsflow/log.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,11 +25,45 @@ static void note(const char *line)
 
 static void who_asks_for_it_gets_the_line(void **state)
 {
+    said[0] = '\0';
     dsf_fatal_set(note);
     if (setjmp(back) == 0)
         dsf_fatal("bug: %d", 7);
     dsf_fatal_set(NULL);
     assert_string_equal(said, "bug: 7");
+}
+
+/* Nothing that malloc gives is left in a process that may have no more. */
+static void a_text_that_there_is_no_memory_for_ends_the_process(void **state)
+{
+    static void **all; /* as what jumps back may lose others */
+    struct rlimit was, none;
+    char *text = NULL;
+    void **p;
+    size_t bytes;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* it needs memory itself */
+#endif
+    said[0] = '\0';
+    getrlimit(RLIMIT_AS, &was);
+    none = (struct rlimit){ 1 << 20, was.rlim_max };
+    dsf_fatal_set(note);
+    assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+    for (size_t n = 1 << 20; n >= sizeof(p); n /= 2)
+        while ((p = malloc(n)) != NULL) {
+            *p = all;
+            all = p;
+        }
+    if (setjmp(back) == 0)
+        fclose(dsf_xmemstream(&text, &bytes));
+    for (; all != NULL; all = p) {
+        p = *all;
+        free(all);
+    }
+    setrlimit(RLIMIT_AS, &was);
+    dsf_fatal_set(NULL);
+    assert_non_null(strstr(said, "not enough memory: "));
 }
 
 static void tell(void *user, enum dsflow_log_level level, const char *line)
@@ -60,6 +97,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_asks_for_it_gets_the_line),
+        cmocka_unit_test(a_text_that_there_is_no_memory_for_ends_the_process),
         cmocka_unit_test(without_one_it_is_logged_and_the_process_aborted),
     };
 
