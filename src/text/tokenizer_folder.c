@@ -6,34 +6,25 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* In the order in which they are looked for. */
 static const char json[] = "tokenizer.json";
 static const char *const pairs[][2] = { { "encoder.json", "vocab.bpe" },
                                         { "vocab.json", "merges.txt" } };
 
-static bool has_file(const char *dir, const char *name)
-{
-    char *path = dsf_xasprintf("%s/%s", dir, name);
-    bool has = access(path, F_OK) == 0;
-
-    free(path);
-    return has;
-}
-
 /* The pair of GPT-2's files that is there, or NULL. */
 static const char *const *find_pair(const char *dir)
 {
     for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++)
-        if (has_file(dir, pairs[i][0]) && has_file(dir, pairs[i][1]))
+        if (dsf_file_is_in(dir, pairs[i][0]) &&
+            dsf_file_is_in(dir, pairs[i][1]))
             return pairs[i];
     return NULL;
 }
 
 bool dsf_tokenizer_is_in(const char *folder)
 {
-    return has_file(folder, json) || find_pair(folder) != NULL;
+    return dsf_file_is_in(folder, json) || find_pair(folder) != NULL;
 }
 
 /* What `key` of a file beside it says; NULL where nothing does. Free it. */
@@ -69,7 +60,7 @@ static int check_gpt2(const char *dir, const char *const *pair,
                              "are of %.60s: expected %s",
                              dir, pair[0], pair[1],
                              class != NULL ? class : type, json);
-    else if (has_file(dir, "added_tokens.json"))
+    else if (dsf_file_is_in(dir, "added_tokens.json"))
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "%s: %s and %s with added_tokens.json are not "
                              "supported: expected %s",
@@ -86,7 +77,7 @@ int dsf_tokenizer_read_folder(struct dsf_tokenizer *tok, const char *dir,
     char *one, *other = NULL;
     int status;
 
-    if (has_file(dir, json)) {
+    if (dsf_file_is_in(dir, json)) {
         one = dsf_xasprintf("%s/%s", dir, json);
         status = dsf_tokenizer_read_json(tok, one, err);
         free(one);

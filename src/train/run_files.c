@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/aside.h"
+#include "base/file.h"
 #include "base/synced.h"
 #include "sim/plan_report.h"
 #include "train/machine_keys.h"
@@ -112,23 +113,15 @@ int dsf_run_take_output(const struct dsf_job *job, struct dsf_metrics *m,
     return status;
 }
 
-static bool has(const struct dsf_job *job, const char *name)
-{
-    char *path = dsf_xasprintf("%s/%s", job->main.output, name);
-    bool is_there = access(path, F_OK) == 0;
-
-    free(path);
-    return is_there;
-}
-
 struct dsf_output_before dsf_run_look(const struct dsf_job *job)
 {
+    const char *output = job->main.output;
     char *there = find_there(job);
     const struct dsf_output_before before = {
         .folders = strlen(there),
-        .metrics = has(job, "metrics.jsonl"),
-        .cache = has(job, "cache"),
-        .checkpoints = has(job, "checkpoints"),
+        .metrics = dsf_file_is_in(output, "metrics.jsonl"),
+        .cache = dsf_file_is_in(output, "cache"),
+        .checkpoints = dsf_file_is_in(output, "checkpoints"),
     };
 
     free(there);

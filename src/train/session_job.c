@@ -2,6 +2,7 @@
 #include "train/session.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "config/job_saved.h"
 #include "config/toml_read.h"
 #include "measure/disks.h"
@@ -14,27 +15,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static bool has_file(const char *folder, const char *name, int how)
-{
-    char *path = dsf_xasprintf("%s/%s", folder, name);
-    bool has = access(path, how) == 0;
-
-    free(path);
-    return has;
-}
 
 /* A job.toml alone is one that somebody wrote. */
 bool dsf_is_run(const char *path)
 {
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
-           has_file(path, "job.toml", R_OK) &&
-           (has_file(path, "metrics.jsonl", F_OK) ||
-            has_file(path, "checkpoints", F_OK));
+    return dsf_file_is_folder(path) && dsf_file_is_in(path, "job.toml") &&
+           (dsf_file_is_in(path, "metrics.jsonl") ||
+            dsf_file_is_in(path, "checkpoints"));
 }
 
 char *dsf_session_checkpoints(const struct dsf_session *s)
@@ -88,6 +75,19 @@ static int set_number(struct dsf_session *s, const char *key, int64_t value,
     return status;
 }
 
+/* The job that was read, with `status`, becomes that of the session. */
+static int adopt(struct dsf_session *s, struct dsf_job *job, int status,
+                 struct dsflow_err *err)
+{
+    if (status < 0) {
+        free(job);
+        return status;
+    }
+    dsf_session_take_job(s, job);
+    status = dsf_job_check_components(s->job, err);
+    return status == DSFLOW_OK ? dsf_job_check_segments(s->job, err) : status;
+}
+
 static int read_job(struct dsf_session *s, const char *path,
                     const char *const *sets, unsigned nsets,
                     struct dsflow_err *err)
@@ -101,14 +101,7 @@ static int read_job(struct dsf_session *s, const char *path,
                                     false, job, err)
                : dsf_job_read(file, sets, nsets, dsflow_plugin_load, job, err);
 
-    if (status == DSFLOW_OK)
-        dsf_session_take_job(s, job);
-    else
-        free(job);
-    if (status == DSFLOW_OK)
-        status = dsf_job_check_components(s->job, err);
-    if (status == DSFLOW_OK)
-        status = dsf_job_check_segments(s->job, err);
+    status = adopt(s, job, status, err);
     /* A run that was moved is where it was found. */
     if (status == DSFLOW_OK && is_run)
         status = dsf_session_set_text(s, "job.output", path, err);
@@ -182,11 +175,6 @@ int dsf_session_parse(struct dsf_session *s, const char *text, const char *path,
     s->own = own;
     status = dsf_job_parse(text, strlen(text), path, sets, nsets,
                            dsflow_plugin_load, job, err);
-    if (status == DSFLOW_OK)
-        dsf_session_take_job(s, job);
-    else
-        free(job);
-    if (status == DSFLOW_OK)
-        status = dsf_job_check_components(s->job, err);
+    status = adopt(s, job, status, err);
     return status == DSFLOW_OK ? open_model(s, err) : status;
 }
