@@ -31,20 +31,22 @@ static size_t to_one(const struct dsf_direct *d, size_t first)
     return end - first;
 }
 
-static struct dsf_direct_comm *new_comm(struct dsf_direct *d)
+static struct dsf_direct_comm *new_comm(struct dsf_direct *d,
+                                        const struct dsf_device *device)
 {
     struct dsf_direct_comm *c = &d->comms[d->ncomms++];
 
+    c->nccl = d->nccl;
+    c->device = device;
     pthread_mutex_init(&c->lock, NULL);
     return c;
 }
 
-/* Join it with this GPU; between group_begin and group_end. */
-static const char *join(struct dsf_direct *d, const struct dsf_device *device,
-                        const struct card *card, struct dsf_direct_comm *comm)
+/* Join it with its GPU; between group_begin and group_end. */
+static const char *join(const struct card *card, struct dsf_direct_comm *comm)
 {
-    dsf_cuda_module(NULL)->use(device->index);
-    return d->nccl->join(card->id, card->n, card->number, &comm->at);
+    dsf_cuda_module(NULL)->use(comm->device->index);
+    return comm->nccl->join(card->id, card->n, card->number, &comm->at);
 }
 
 /* It has the number 0, and who sends to it those that follow. */
@@ -52,7 +54,7 @@ static int join_receiver(struct dsf_direct *d, struct dsf_way *ways, size_t n,
                          struct dsflow_err *err)
 {
     struct card card = { .n = (int32_t)n + 1 };
-    struct dsf_direct_comm *comm = new_comm(d);
+    struct dsf_direct_comm *comm = new_comm(d, ways->device);
     int status = nccl_fail(d->nccl->name(card.id), err);
 
     for (size_t i = 0; i < n && status == DSFLOW_OK; i++) {
@@ -62,9 +64,7 @@ static int join_receiver(struct dsf_direct *d, struct dsf_way *ways, size_t n,
                           &card, sizeof(card), err);
     }
     card.number = 0;
-    return status == DSFLOW_OK
-               ? nccl_fail(join(d, ways->device, &card, comm), err)
-               : status;
+    return status == DSFLOW_OK ? nccl_fail(join(&card, comm), err) : status;
 }
 
 static int join_senders(struct dsf_direct *d, struct dsf_way *ways, size_t n,
@@ -80,8 +80,8 @@ static int join_senders(struct dsf_direct *d, struct dsf_way *ways, size_t n,
     if (status == DSFLOW_OK)
         why = d->nccl->group_begin();
     for (size_t i = 0; i < n && status == DSFLOW_OK && why == NULL; i++) {
-        ways[i].comm = new_comm(d);
-        why = join(d, ways[i].device, &cards[i], ways[i].comm);
+        ways[i].comm = new_comm(d, ways[i].device);
+        why = join(&cards[i], ways[i].comm);
     }
     if (status == DSFLOW_OK && why == NULL)
         why = d->nccl->group_end();
@@ -155,18 +155,37 @@ static int try_ways(struct dsf_direct *d, const struct dsf_way *ways, size_t n,
     return status;
 }
 
-/* From any thread. */
+static void *leave_one(void *comm)
+{
+    struct dsf_direct_comm *c = comm;
+
+    dsf_cuda_module(NULL)->use(c->device->index);
+    pthread_mutex_lock(&c->lock);
+    if (c->at != NULL)
+        c->nccl->leave(c->at);
+    c->at = NULL;
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* From any thread. All at once: to leave one frees memory of the GPU, for which
+ * CUDA waits for all that is under way there, in the others, too. */
 void dsf_direct_leave(struct dsf_direct *d)
 {
-    for (size_t i = 0; i < d->ncomms; i++) {
-        struct dsf_direct_comm *c = &d->comms[i];
+    pthread_t *threads = dsf_xcalloc(d->ncomms + 1, sizeof(*threads));
+    bool *runs = dsf_xcalloc(d->ncomms + 1, sizeof(*runs));
 
-        pthread_mutex_lock(&c->lock);
-        if (c->at != NULL)
-            d->nccl->leave(c->at);
-        c->at = NULL;
-        pthread_mutex_unlock(&c->lock);
-    }
+    for (size_t i = 0; i < d->ncomms; i++)
+        runs[i] =
+            pthread_create(&threads[i], NULL, leave_one, &d->comms[i]) == 0;
+    for (size_t i = 0; i < d->ncomms; i++)
+        if (!runs[i])
+            leave_one(&d->comms[i]);
+    for (size_t i = 0; i < d->ncomms; i++)
+        if (runs[i])
+            pthread_join(threads[i], NULL);
+    free(runs);
+    free(threads);
 }
 
 int dsf_direct_join(struct dsflow_exec *exec, struct dsflow_err *err)

@@ -12,8 +12,10 @@ enum {
 };
 
 struct dsf_direct_comm {
-    pthread_mutex_t lock; /* one thread at a time */
-    void *at;             /* NULL: it was left */
+    const struct dsf_nccl *nccl;
+    const struct dsf_device *device; /* that is the member */
+    pthread_mutex_t lock;            /* one thread at a time */
+    void *at;                        /* NULL: it was left */
 };
 
 /* From a GPU of this process to one of another, or back. */

@@ -154,5 +154,6 @@ fails_in both 300 mpi
 fails_in 0 1200 mpi
 fails_in 1 1200 mpi
 fails_in 0 1200 nccl
+fails_in 0 1100 nccl
 fails_in 1 731 nccl
 finish

@@ -1,8 +1,9 @@
 /* nccl.cpp - NCCL between GPUs that are not there, of processes of one machine:
- * sockets. What makes programs hang on real ones is as it is there: an operation
- * stays in its stream until the other end has come; those of a communicator
- * follow each other at a GPU in any streams; two members that meet the first time
- * keep the threads that call; nobody hears of a death. What waits for longer than
+ * sockets. What makes programs hang on real ones is as it is there: an
+ * operation stays in its stream until the other end has come; those of a
+ * communicator follow each other at a GPU in any streams; two members that meet
+ * the first time keep the threads that call; nobody hears of a death; one that
+ * is left waits for the others of its GPU. What waits for longer than
  * DSFLOW_EMULATED_HANG seconds (20) is named, and ends the process. */
 #include "runtime.h"
 
@@ -389,9 +390,18 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id,
     return current.depth > 0 ? ncclSuccess : end_group();
 }
 
+/* It frees memory of the GPU, and CUDA then waits for all that is under way
+ * there, in other communicators, too. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    const int gpu = comm->s->gpu;
+    const patience p = { "to leave as", gpu, comm->s->me };
+
     comm->s->left = true;
+    while (messages(gpu, 0) > 0 && failure_of(gpu) == cudaSuccess) {
+        p.look();
+        usleep(1000);
+    }
     delete comm;
     return ncclSuccess;
 }

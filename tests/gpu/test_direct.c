@@ -1,0 +1,73 @@
+/* test_direct.c - communicators of NCCL, where nobody is at the other end. */
+#include "exec/cuda_module.h"
+#include "exec/exec_direct_private.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { COMMS = 3 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int begun, done;
+
+/* It is over when all have been told to end, and not before. */
+static const char *leave(void *comm)
+{
+    struct timespec until;
+
+    (void)comm;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 10;
+    pthread_mutex_lock(&lock);
+    begun++;
+    pthread_cond_broadcast(&changed);
+    while (begun < COMMS &&
+           pthread_cond_timedwait(&changed, &lock, &until) == 0)
+        ;
+    done += begun == COMMS;
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void communicators_are_left_at_once(void **state)
+{
+    const struct dsf_nccl nccl = { .leave = leave };
+    struct dsf_device device = { .index = 1 };
+    struct dsf_direct_comm comms[COMMS];
+    struct dsf_direct d = { .nccl = &nccl, .comms = comms, .ncomms = COMMS };
+
+    (void)state;
+    for (int i = 0; i < COMMS; i++) {
+        comms[i] = (struct dsf_direct_comm){ .nccl = &nccl,
+                                             .device = &device,
+                                             .at = &comms[i] };
+        pthread_mutex_init(&comms[i].lock, NULL);
+    }
+    dsf_direct_leave(&d);
+    assert_int_equal(done, COMMS);
+    for (int i = 0; i < COMMS; i++)
+        assert_null(comms[i].at);
+
+    dsf_direct_leave(&d); /* once more is nothing */
+    assert_int_equal(begun, COMMS);
+    for (int i = 0; i < COMMS; i++)
+        pthread_mutex_destroy(&comms[i].lock);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(communicators_are_left_at_once),
+    };
+    struct dsflow_err err;
+
+    setenv("DSFLOW_CUDA", "tests/gpu/.libs/dsflow-cuda-emulated.so", 1);
+    if (dsf_cuda_module(&err) == NULL) {
+        fprintf(stderr, "%s\n", err.msg);
+        return 99;
+    }
+    return cmocka_run_group_tests_name("direct", tests, NULL, NULL);
+}
