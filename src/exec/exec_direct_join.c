@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "exec/cuda_module.h"
 #include "net/pass.h"
+#include "net/watch.h"
 
 #include <semaphore.h>
 #include <stdlib.h>
@@ -204,5 +205,7 @@ int dsf_direct_join(struct dsflow_exec *exec, struct dsflow_err *err)
     }
     if (status == DSFLOW_OK)
         dsf_direct_listen(d);
+    else /* others may be in NCCL, and wait for this one there */
+        dsf_watch_give_up(err->msg);
     return status;
 }

@@ -183,16 +183,24 @@ int dsf_watch_open(struct dsf_wire *wire, dsf_watch_end *end,
     return status;
 }
 
-static void end_thread(enum dsf_watch_what what, const char *text)
+/* Returns whether there was one. */
+static bool stop_thread(void)
 {
     if (!dsf_the_watch.open)
-        return;
+        return false;
     pthread_mutex_lock(&dsf_the_watch.lock);
     dsf_the_watch.closing = true;
     pthread_mutex_unlock(&dsf_the_watch.lock);
     if (write(dsf_the_watch.wake[1], "", 1) < 0)
-        return; /* it looks twice a second */
+        return false; /* it looks twice a second */
     pthread_join(dsf_the_watch.thread, NULL);
+    return true;
+}
+
+static void end_thread(enum dsf_watch_what what, const char *text)
+{
+    if (!stop_thread())
+        return;
     for (int32_t i = 0; i < dsf_the_watch.n; i++) {
         struct dsf_watch_peer *p = &dsf_the_watch.peers[i];
 
@@ -219,6 +227,16 @@ void dsf_watch_close(void)
 void dsf_watch_failed(const char *why)
 {
     end_thread(DSF_WATCH_FAILED, why);
+}
+
+void dsf_watch_give_up(const char *why)
+{
+    if (!stop_thread())
+        return;
+    if (dsf_the_watch.process == 0)
+        dsf_watch_end_all(why);
+    dsf_watch_say(&dsf_the_watch.peers[0], DSF_WATCH_FAILED, why);
+    dsf_watch_end_all(NULL);
 }
 
 void dsf_watch_look(void (*look)(void *user, struct dsf_watch_state *state),

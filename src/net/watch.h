@@ -53,6 +53,10 @@ void dsf_watch_close(void);
  * so. */
 void dsf_watch_failed(const char *why);
 
+/* Something failed that others wait for where they cannot be told: all of them
+ * end with status 1, this one, too, and process 0 says why. */
+void dsf_watch_give_up(const char *why);
+
 /* `look` tells what there is, on any thread, until it is set anew. NULL: there
  * is nothing to tell. */
 void dsf_watch_look(void (*look)(void *user, struct dsf_watch_state *state),

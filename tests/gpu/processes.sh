@@ -125,10 +125,11 @@ DSFLOW_EMULATED_GPUS=2 "$dsflow" run job.toml $keys -n 2 --set job.output=few \
 [ $? -eq 2 ] || fault "two GPUs where four are wanted: $(cat log)"
 grep -q 'machine: gpus: 4: the driver shows 2' log || fault "$(cat log)"
 
-# fails_in PROCESS N TRANSPORT: its N-th kernel or copy meets a bad address. Both end, and
-# the first says where it was.
+# fails_in PROCESS SETTING=N TRANSPORT: its N-th kernel or copy meets a bad address
+# (FAIL), or its N-th communicator cannot be joined (JOIN). Both end, and the first
+# says where it was.
 fails_in() {
-    bad="env DSFLOW_EMULATED_FAIL=$2"
+    bad="env DSFLOW_EMULATED_$2"
     keys="job.toml --set job.steps=100 --set machine.gpus=2 --set mesh.data=2
           --set zero.stage=3 --set run.patience=0 --set job.output=fails
           --set mesh.transport=$3"
@@ -137,23 +138,31 @@ fails_in() {
     1) a= b=$bad ;;
     both) a=$bad b=$bad ;;
     esac
+    case $2 in
+    FAIL=*) text='an illegal memory access was encountered; there is no checkpoint' on=' GPU 1:' ;;
+    JOIN=*) text='NCCL: unhandled system error' on= ;;
+    esac
     rm -rf fails
     # shellcheck disable=SC2086 # words
     timeout -k 5 200 mpirun -n 1 $a "$dsflow" run $keys : \
         -n 1 $b "$dsflow" run $keys > log 2>&1
     got=$?
-    [ $got -eq 1 ] || fault "process $1 fails at $2: status $got: $(cat log)"
-    grep 'an illegal memory access was encountered; there is no checkpoint' \
-        log > said || fault "process $1 fails at $2: $(cat log)"
-    [ "$(wc -l < said)" -eq 1 ] || fault "process $1 fails at $2: $(cat said)"
-    [ "$1" != 1 ] || grep -q '^dsflow: process 1 (host .*): .*GPU 1: ' said ||
-        fault "process $1 fails at $2: $(cat said)"
+    [ $got -eq 1 ] || fault "process $1: $2: status $got: $(cat log)"
+    grep "$text" log > said || fault "process $1: $2: $(cat log)"
+    [ "$(wc -l < said)" -eq 1 ] || fault "process $1: $2: $(cat said)"
+    [ "$1" != 1 ] || grep -q "^dsflow: process 1 (.*host .*):.*$on " said ||
+        fault "process $1: $2: $(cat said)"
 }
 
-fails_in both 300 mpi
-fails_in 0 1200 mpi
-fails_in 1 1200 mpi
-fails_in 0 1200 nccl
-fails_in 0 1100 nccl
-fails_in 1 731 nccl
+fails_in both FAIL=300 mpi
+fails_in 0 FAIL=1200 mpi
+fails_in 1 FAIL=1200 mpi
+fails_in 0 FAIL=1200 nccl
+fails_in 0 FAIL=1100 nccl
+fails_in 1 FAIL=731 nccl
+fails_in 0 JOIN=1 nccl
+fails_in 0 JOIN=2 nccl
+fails_in 1 JOIN=1 nccl
+fails_in 1 JOIN=2 nccl
+fails_in both JOIN=2 nccl
 finish

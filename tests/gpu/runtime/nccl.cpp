@@ -366,6 +366,7 @@ ncclResult_t ncclGetVersion(int *version)
 const char *ncclGetErrorString(ncclResult_t r)
 {
     return r == ncclSuccess           ? "no error"
+           : r == ncclSystemError     ? "unhandled system error"
            : r == ncclInvalidArgument ? "invalid argument"
                                       : "invalid usage";
 }
@@ -382,8 +383,11 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id,
                               int rank)
 {
+    static std::atomic<long long> asked;
     int gpu = -1;
 
+    if (++asked == setting("JOIN", 0))
+        return ncclSystemError;
     cudaGetDevice(&gpu);
     *comm = new ncclComm{ std::make_shared<state>(id.internal, n, rank, gpu) };
     current.joining.push_back((*comm)->s);

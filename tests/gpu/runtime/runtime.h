@@ -5,11 +5,12 @@
  * (microseconds that a stream sleeps at most, now and then, 100), _SEED (1),
  * _FAIL (the how-manieth kernel or copy meets a bad address; 0: none), _DRIVER
  * (version of CUDA; 0: no driver), _GUARD (0: a core may touch device memory,
- * where the processor has no protection keys: faster), _PEERS (0: no GPU reaches
- * the memory of another), _KERNELS (the first launch takes one part in so many of
- * a GPU's memory, as CUDA does that loads kernels late: 64; 0: nothing), _FULL (the
- * GPU that has nothing free; -1: none), _LARGEST (bytes in one piece of what is
- * free), _HANG (nccl.cpp). */
+ * where the processor has no protection keys: faster), _PEERS (0: no GPU
+ * reaches the memory of another), _KERNELS (the first launch takes one part in
+ * so many of a GPU's memory, as CUDA does that loads kernels late: 64; 0:
+ * nothing), _FULL (the GPU that has nothing free; -1: none), _LARGEST (bytes in
+ * one piece of what is free), _HANG (nccl.cpp), _JOIN (the how-manieth
+ * communicator of NCCL that cannot be joined; 0: none). */
 #ifndef DSF_TESTS_GPU_RUNTIME_H
 #define DSF_TESTS_GPU_RUNTIME_H
 

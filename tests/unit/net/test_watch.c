@@ -213,6 +213,38 @@ static void one_that_fails_says_why_through_the_first(void **state)
     expect(&r, 1, ONE, NULL, NULL);
 }
 
+static void third_gives_up(int32_t process)
+{
+    if (process == 2)
+        dsf_watch_give_up("no way to tell");
+    pause();
+}
+
+static void one_that_gives_up_ends_all_and_the_first_says_why(void **state)
+{
+    struct run r = begin(third_gives_up);
+
+    expect(&r, 2, ONE, NULL, NULL);
+    expect(&r, 0, ONE, "process 2 (", "): no way to tell");
+    expect(&r, 1, ONE, NULL, NULL);
+}
+
+static void first_gives_up(int32_t process)
+{
+    if (process == 0)
+        dsf_watch_give_up("no way to tell");
+    pause();
+}
+
+static void the_first_gives_up_in_its_own_words(void **state)
+{
+    struct run r = begin(first_gives_up);
+
+    expect(&r, 0, ONE, "no way to tell", "");
+    expect(&r, 1, ONE, NULL, NULL);
+    expect(&r, 2, ONE, NULL, NULL);
+}
+
 /* --- those that end ------------------------------------------------------- */
 
 static void all_end(int32_t process)
@@ -322,6 +354,8 @@ int main(void)
         cmocka_unit_test(one_that_dies_is_named_by_the_first),
         cmocka_unit_test(the_first_that_dies_is_named_by_the_next),
         cmocka_unit_test(one_that_fails_says_why_through_the_first),
+        cmocka_unit_test(one_that_gives_up_ends_all_and_the_first_says_why),
+        cmocka_unit_test(the_first_gives_up_in_its_own_words),
         cmocka_unit_test(an_end_is_no_death),
         cmocka_unit_test(one_that_meets_nobody_ends),
         cmocka_unit_test(one_that_is_stopped_is_named_with_who_waits),
