@@ -136,6 +136,7 @@ void dsf_direct_close(struct dsflow_exec *exec)
 
     if (d == NULL)
         return;
+    dsf_direct_look_no_more(d);
     dsf_direct_part(d);
     dsf_direct_leave(d);
     for (size_t i = 0; i < d->ncomms; i++)

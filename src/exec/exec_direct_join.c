@@ -203,9 +203,10 @@ int dsf_direct_join(struct dsflow_exec *exec, struct dsflow_err *err)
         if (status == DSFLOW_OK)
             status = try_ways(d, &d->ways[i], n, err);
     }
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK) {
         dsf_direct_listen(d);
-    else /* others may be in NCCL, and wait for this one there */
+        dsf_direct_look(d);
+    } else /* others may be in NCCL, and wait for this one there */
         dsf_watch_give_up(err->msg);
     return status;
 }

@@ -64,7 +64,10 @@ struct dsf_direct {
     pthread_cond_t changed;
     struct dsf_direct_line *lines; /* by device */
     size_t left;                   /* words that have not come, or not gone */
-    bool joined, said;
+    bool joined, said, parts;
+
+    pthread_t looker;
+    bool looks; /* it is there */
 };
 
 /* The GPU of its node that a rank is on. */
@@ -86,6 +89,14 @@ const char *dsf_direct_put(struct dsf_direct *d, const struct dsf_way *w,
 
 /* Leave all of them, which ends what is under way; from any thread. */
 void dsf_direct_leave(struct dsf_direct *d);
+
+/* --- exec_direct_look.c: what goes wrong in between ------------------------
+ */
+
+/* A thread looks for them, which fail all, until it looks no more. Without a
+ * thread nobody does. */
+void dsf_direct_look(struct dsf_direct *d);
+void dsf_direct_look_no_more(struct dsf_direct *d);
 
 /* --- exec_direct_words.c: what processes say of how it went ----------------
  */

@@ -66,6 +66,16 @@ const char *receive(void *at, size_t bytes, int from, void *comm, void *stream)
                             static_cast<cudaStream_t>(stream)));
 }
 
+const char *failed(void *comm)
+{
+    ncclResult_t found = ncclSuccess;
+    ncclResult_t r = ncclCommGetAsyncError(comm_of(comm), &found);
+
+    if (r == ncclSuccess && found != ncclInProgress)
+        r = found;
+    return text_of(r);
+}
+
 const char *leave(void *comm)
 {
     return text_of(ncclCommAbort(comm_of(comm)));
@@ -75,5 +85,5 @@ const char *leave(void *comm)
 
 const dsf_nccl dsf_nccl_module = {
     DSF_NCCL_ABI, version, group_begin, group_end, name,
-    join,         send,    receive,     leave,
+    join,         send,    receive,     failed,    leave,
 };

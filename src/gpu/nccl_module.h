@@ -13,7 +13,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSF_NCCL_ABI    1
+#define DSF_NCCL_ABI    2
 #define DSF_NCCL_SYMBOL "dsf_nccl_module"
 
 enum { DSF_NCCL_ID = 128 };
@@ -36,6 +36,9 @@ struct dsf_nccl {
                         void *stream);
     const char *(*receive)(void *at, size_t bytes, int from, void *comm,
                            void *stream);
+    /* What went wrong since, in the network, say, which none of the others has
+     * returned. */
+    const char *(*failed)(void *comm);
     /* Leave it, and end what is under way; from any thread, and without the
      * others. */
     const char *(*leave)(void *comm);

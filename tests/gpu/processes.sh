@@ -126,8 +126,8 @@ DSFLOW_EMULATED_GPUS=2 "$dsflow" run job.toml $keys -n 2 --set job.output=few \
 grep -q 'machine: gpus: 4: the driver shows 2' log || fault "$(cat log)"
 
 # fails_in PROCESS SETTING=N TRANSPORT: its N-th kernel or copy meets a bad address
-# (FAIL), or its N-th communicator cannot be joined (JOIN). Both end, and the first
-# says where it was.
+# (FAIL), its N-th communicator cannot be joined (JOIN), or its N-th message is lost
+# (BREAK). Both end, and the first says where it was.
 fails_in() {
     bad="env DSFLOW_EMULATED_$2"
     keys="job.toml --set job.steps=100 --set machine.gpus=2 --set mesh.data=2
@@ -140,7 +140,7 @@ fails_in() {
     esac
     case $2 in
     FAIL=*) text='an illegal memory access was encountered; there is no checkpoint' on=' GPU 1:' ;;
-    JOIN=*) text='NCCL: unhandled system error' on= ;;
+    JOIN=* | BREAK=*) text='NCCL: unhandled system error' on= ;;
     esac
     rm -rf fails
     # shellcheck disable=SC2086 # words
@@ -165,4 +165,6 @@ fails_in 0 JOIN=2 nccl
 fails_in 1 JOIN=1 nccl
 fails_in 1 JOIN=2 nccl
 fails_in both JOIN=2 nccl
+fails_in 0 BREAK=100 nccl
+fails_in 1 BREAK=101 nccl
 finish

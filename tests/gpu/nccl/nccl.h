@@ -15,7 +15,8 @@ enum ncclResult_t {
     ncclSuccess = 0,
     ncclSystemError = 2,
     ncclInvalidArgument = 4,
-    ncclInvalidUsage = 5
+    ncclInvalidUsage = 5,
+    ncclInProgress = 7
 };
 enum ncclDataType_t { ncclUint8 = 1 };
 
@@ -25,6 +26,7 @@ const char *ncclGetErrorString(ncclResult_t r);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id,
                               int rank);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *found);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);

@@ -53,7 +53,7 @@ struct state {
     int listener = -1;
     std::map<int, int> to, from; /* by member: sockets */
     std::set<int> answered;
-    std::atomic<bool> left{ false };
+    std::atomic<bool> left{ false }, broken{ false };
     std::mutex lock; /* of these: */
     std::condition_variable changed;
     uint64_t given = 0, turn = 0; /* of what is put into streams */
@@ -255,6 +255,19 @@ void connect_all(const std::vector<op> &ops)
 
 /* --- operations ----------------------------------------------------------- */
 
+/* The network fails: no byte comes any more, and no call says so. */
+bool breaks(const op &o)
+{
+    static std::atomic<long long> begun;
+    const patience p = { "on a broken way to", o.comm->gpu, o.peer };
+
+    if (++begun != setting("BREAK", 0))
+        return false;
+    for (o.comm->broken = true; !o.comm->left; usleep(1000))
+        p.look();
+    return true;
+}
+
 void run(const op &o)
 {
     const int fd = o.out ? o.comm->to[o.peer] : o.comm->from[o.peer];
@@ -262,7 +275,8 @@ void run(const op &o)
     uint64_t bytes = o.bytes;
     char over = 1;
 
-    if (!move(*o.comm, fd, o.out, &bytes, sizeof(bytes), what, o.peer))
+    if (breaks(o) ||
+        !move(*o.comm, fd, o.out, &bytes, sizeof(bytes), what, o.peer))
         return;
     if (bytes != o.bytes) {
         fprintf(stderr, "emulated NCCL: GPU %d: %s member %d: %llu bytes, "
@@ -392,6 +406,12 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id,
     *comm = new ncclComm{ std::make_shared<state>(id.internal, n, rank, gpu) };
     current.joining.push_back((*comm)->s);
     return current.depth > 0 ? ncclSuccess : end_group();
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *found)
+{
+    *found = comm->s->broken ? ncclSystemError : ncclSuccess;
+    return ncclSuccess;
 }
 
 /* It frees memory of the GPU, and CUDA then waits for all that is under way
