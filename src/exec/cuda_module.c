@@ -36,7 +36,7 @@ const struct dsf_gpu *dsf_cuda_module(struct dsflow_err *err)
 
 void dsf_cuda_load_at_once(void)
 {
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    setenv("CUDA_MODULE_LOADING", "EAGER", 1);
 }
 
 /* What the driver is for, as 13000; 0: there is none. */
