@@ -34,9 +34,10 @@ const struct dsf_gpu *dsf_cuda_module(struct dsflow_err *err)
     return module;
 }
 
-void dsf_cuda_load_at_once(void)
+void dsf_cuda_expect_messages(void)
 {
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 }
 
 /* What the driver is for, as 13000; 0: there is none. */

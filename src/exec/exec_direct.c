@@ -16,9 +16,10 @@
  * it, of which the first one goes on. Both words are messages of a byte, in
  * main memory.
  *
- * CUDA loads kernels when they are first launched, and may wait for all that the
- * GPU has begun before it does: for a receive, whose send may be behind a kernel
- * that another GPU loads. So they are all loaded before (dsf_cuda_load_at_once).
+ * CUDA loads kernels when they are first launched, and may wait for all that
+ * the GPU has begun before it does: for a receive, whose send may be behind a
+ * kernel that another GPU loads. So they are all loaded before
+ * (dsf_cuda_expect_messages).
  */
 #include "exec/exec_direct_private.h"
 

@@ -99,7 +99,7 @@ static void expect_messages(const struct dsf_job *job)
 {
     if (job->machine.gpus != 0 && job->mesh.transport != DSF_TRANSPORT_MPI &&
         dsf_nccl_module_open(NULL) != NULL)
-        dsf_cuda_load_at_once();
+        dsf_cuda_expect_messages();
 }
 
 /* A plug-in's head knows no padding. */

@@ -106,6 +106,7 @@ class stream {
     std::condition_variable changed;
     bool busy = false, over = false;
     uint64_t dice;
+    std::mutex &queue; /* of the GPU */
     std::thread thread;
 };
 

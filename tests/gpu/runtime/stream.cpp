@@ -5,6 +5,7 @@
 #include "emulated.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <unistd.h>
 
 namespace emulated {
@@ -83,7 +84,22 @@ static uint64_t first_dice()
            ++streams * 0x9e3779b97f4a7c15;
 }
 
-stream::stream(int of) : gpu(of), dice(first_dice()), thread([this] { run(); })
+/* Streams take turns at the queues of a GPU, and what is in one of them follows
+ * each other. */
+static std::mutex &next_queue(int gpu)
+{
+    enum { MOST = 32 };
+    static std::mutex all[MOST_GPUS][MOST];
+    static std::atomic<unsigned> streams[MOST_GPUS];
+    const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    const unsigned n = text != nullptr ? static_cast<unsigned>(atoi(text)) : 8;
+
+    return all[gpu][streams[gpu]++ % (n >= 1 && n <= MOST ? n : 8)];
+}
+
+stream::stream(int of)
+    : gpu(of), dice(first_dice()), queue(next_queue(of)),
+      thread([this] { run(); })
 {
 }
 
@@ -142,6 +158,7 @@ void stream::work(item &next)
         return;
     }
     {
+        std::lock_guard<std::mutex> turn(queue);
         access to_memory;
 
         next.what();
