@@ -104,6 +104,7 @@ struct trial {
     const struct dsf_way *ways;
     size_t n;
     sem_t *ended;
+    _Atomic bool failed;
 };
 
 static const char *put_trial(struct dsf_launch *launch, void *stream)
@@ -120,7 +121,22 @@ static const char *put_trial(struct dsf_launch *launch, void *stream)
 
 static void end_trial(struct dsf_launch *launch)
 {
-    sem_post(((struct trial *)launch)->ended);
+    struct trial *t = (struct trial *)launch;
+
+    t->failed = launch->status < 0;
+    sem_post(t->ended);
+}
+
+/* Others, also of this process, may wait in NCCL for one that has failed. */
+static void await_trials(const struct trial *v, size_t n, sem_t *ended)
+{
+    for (size_t left = n; left > 0; left--) {
+        while (sem_wait(ended) != 0)
+            ;
+        for (size_t i = 0; i < n; i++)
+            if (v[i].failed)
+                dsf_watch_give_up(v[i].launch.err.msg);
+    }
 }
 
 /* All of one communicator: at who receives they are one launch. */
@@ -144,9 +160,7 @@ static int try_ways(struct dsf_direct *d, const struct dsf_way *ways, size_t n,
                                .ended = &ended };
         dsf_device_launch(ways[i].device, &v[i].launch);
     }
-    for (size_t i = 0; i < launches; i++)
-        while (sem_wait(&ended) != 0)
-            ;
+    await_trials(v, launches, &ended);
     for (size_t i = 0; i < launches && status == DSFLOW_OK; i++)
         if (v[i].launch.status < 0)
             status =

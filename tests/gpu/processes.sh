@@ -126,11 +126,12 @@ DSFLOW_EMULATED_GPUS=2 "$dsflow" run job.toml $keys -n 2 --set job.output=few \
 grep -q 'machine: gpus: 4: the driver shows 2' log || fault "$(cat log)"
 
 # fails_in PROCESS SETTING=N TRANSPORT: its N-th kernel or copy meets a bad address
-# (FAIL), its N-th communicator cannot be joined (JOIN), or its N-th message is lost
-# (BREAK). Both end, and the first says where it was.
+# (FAIL), its N-th communicator cannot be joined (JOIN), its N-th message is lost
+# (BREAK), or cannot be put into a stream (PUT). Both end, and the first says where it
+# was. They have $gpus of the GPUs.
 fails_in() {
     bad="env DSFLOW_EMULATED_$2"
-    keys="job.toml --set job.steps=100 --set machine.gpus=2 --set mesh.data=2
+    keys="job.toml --set job.steps=100 --set machine.gpus=$gpus --set mesh.data=$gpus
           --set zero.stage=3 --set run.patience=0 --set job.output=fails
           --set mesh.transport=$3"
     case $1 in
@@ -140,6 +141,7 @@ fails_in() {
     esac
     case $2 in
     FAIL=*) text='an illegal memory access was encountered; there is no checkpoint' on=' GPU 1:' ;;
+    PUT=*) text='GPU .: unhandled system error' on= ;;
     JOIN=* | BREAK=*) text='NCCL: unhandled system error' on= ;;
     esac
     rm -rf fails
@@ -154,6 +156,7 @@ fails_in() {
         fault "process $1: $2: $(cat said)"
 }
 
+gpus=2
 fails_in both FAIL=300 mpi
 fails_in 0 FAIL=1200 mpi
 fails_in 1 FAIL=1200 mpi
@@ -167,4 +170,7 @@ fails_in 1 JOIN=2 nccl
 fails_in both JOIN=2 nccl
 fails_in 0 BREAK=100 nccl
 fails_in 1 BREAK=101 nccl
+gpus=4
+fails_in 0 PUT=1 nccl
+fails_in 1 PUT=1 nccl
 finish
