@@ -18,8 +18,7 @@ struct card {
 
 static int nccl_fail(const char *why, struct dsflow_err *err)
 {
-    return why == NULL ? DSFLOW_OK
-                       : dsflow_fail(err, DSFLOW_EIO, "NCCL: %s", why);
+    return why == NULL ? DSFLOW_OK : dsflow_fail(err, DSFLOW_EIO, "%s", why);
 }
 
 /* Those of the ways from the first on that are to one GPU. */
@@ -220,7 +219,8 @@ int dsf_direct_join(struct dsflow_exec *exec, struct dsflow_err *err)
     if (status == DSFLOW_OK) {
         dsf_direct_listen(d);
         dsf_direct_look(d);
-    } else /* others may be in NCCL, and wait for this one there */
+    } else { /* others may be in NCCL, and wait for this one there */
         dsf_watch_give_up(err->msg);
+    }
     return status;
 }

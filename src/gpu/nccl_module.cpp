@@ -1,6 +1,7 @@
 /* nccl_module.cpp - the functions of nccl_module.h, over NCCL. */
 #include "gpu/nccl_module.h"
 
+#include <cstdio>
 #include <cstring>
 #include <nccl.h>
 
@@ -10,7 +11,12 @@ static_assert(sizeof(ncclUniqueId) == DSF_NCCL_ID, "names of communicators");
 
 const char *text_of(ncclResult_t r)
 {
-    return r == ncclSuccess ? nullptr : ncclGetErrorString(r);
+    static thread_local char text[200];
+
+    if (r == ncclSuccess)
+        return nullptr;
+    snprintf(text, sizeof(text), "NCCL: %s", ncclGetErrorString(r));
+    return text;
 }
 
 ncclComm_t comm_of(void *comm)

@@ -18,6 +18,8 @@ DSFLOW_BEGIN_DECLS
 
 enum { DSF_NCCL_ID = 128 };
 
+/* Functions return NULL, or what went wrong, in words of NCCL. Each thread has
+ * one such text, of what went wrong last. */
 struct dsf_nccl {
     unsigned abi;
     int (*version)(void); /* of the library, as 22809 */

@@ -141,7 +141,7 @@ fails_in() {
     esac
     case $2 in
     FAIL=*) text='an illegal memory access was encountered; there is no checkpoint' on=' GPU 1:' ;;
-    PUT=*) text='GPU .: unhandled system error' on= ;;
+    PUT=*) text='GPU .: NCCL: unhandled system error' on= ;;
     JOIN=* | BREAK=*) text='NCCL: unhandled system error' on= ;;
     esac
     rm -rf fails
