@@ -41,6 +41,22 @@ static char *renumber(const char *name, const char *word, int digits,
                          (long long)number, at + strspn(at, "0123456789"));
 }
 
+/* Of files like `like`, one of each of `n` ranks, that of rank `number` is not
+ * there. */
+static int fail_absent(const struct dsf_zero *z, const char *like,
+                       const char *word, int digits, int64_t number, int64_t n,
+                       const char *ranks, struct dsflow_err *err)
+{
+    char *name = renumber(like, word, digits, number);
+    int status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s/%s: is not there: expected a file of each of "
+                             "%lld %s (it may be on another node)",
+                             z->folder.path, name, (long long)n, ranks);
+
+    free(name);
+    return status;
+}
+
 /* Of a model rank there are not as many files of the optimizer as it had ranks.
  */
 static int fail_shards(const struct dsf_zero *z, int model, size_t n,
@@ -48,8 +64,6 @@ static int fail_shards(const struct dsf_zero *z, int model, size_t n,
 {
     const struct dsf_folder_file *f;
     int64_t missing = 0;
-    char *name;
-    int status;
 
     for (size_t i = 0; i < n; i++) {
         f = dsf_folder_at(&z->folder, DSF_FOLDER_OPTIM, model, i);
@@ -61,13 +75,8 @@ static int fail_shards(const struct dsf_zero *z, int model, size_t n,
                            "%d: expected %lld, one of each rank (some may be "
                            "of an older save)",
                            z->folder.path, n, model, (long long)expected);
-    name = renumber(f->name, "zero_pp_rank_", 1, missing);
-    status = dsflow_fail(err, DSFLOW_EINVAL,
-                         "%s/%s: is not there: expected a file of each of "
-                         "%lld ranks (it may be on another node)",
-                         z->folder.path, name, (long long)expected);
-    free(name);
-    return status;
+    return fail_absent(z, f->name, "zero_pp_rank_", 1, missing, expected,
+                       "ranks", err);
 }
 
 static int open_shards(struct dsf_zero *z, int model,
@@ -255,19 +264,11 @@ static int check_models(const struct dsf_zero *z,
     const struct dsf_torch_node *world =
         dsf_torch_find(dsf_torch_root(file), "mp_world_size");
     int64_t ranks;
-    char *name;
-    int status;
 
     if (world == NULL || dsf_torch_int(file, world, &ranks, NULL) < 0 ||
         n >= ranks)
         return DSFLOW_OK;
-    name = renumber(f->name, "mp_rank_", 2, n);
-    status = dsflow_fail(err, DSFLOW_EINVAL,
-                         "%s/%s: is not there: expected a file of each of "
-                         "%lld model ranks (it may be on another node)",
-                         z->folder.path, name, (long long)ranks);
-    free(name);
-    return status;
+    return fail_absent(z, f->name, "mp_rank_", 2, n, ranks, "model ranks", err);
 }
 
 /* Model ranks are numbered stage by stage, and in each by tensor rank. */
