@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/notice.h"
+#include "text/mapped.h"
 #include "text/text_source.h"
 #include "text/token_cache.h"
 
@@ -45,7 +46,9 @@ static void take(void *user, const int32_t *ids, size_t n)
 
 static void let_go(void *user)
 {
-    dsf_text_file_let_go(((struct passing *)user)->file);
+    const struct dsf_text_file *file = ((struct passing *)user)->file;
+
+    dsf_mapped_let_go(file->text, file->bytes);
 }
 
 static int add_text(const struct dsf_text_source *s,
@@ -61,7 +64,7 @@ static int add_text(const struct dsf_text_source *s,
 
     if (status < 0)
         return dsflow_fail_in(err, status, file->path);
-    dsf_text_file_let_go(file);
+    dsf_mapped_let_go(file->text, file->bytes);
     if (from < end && eot >= 0)
         dsf_token_writer_put(to, &eot, 1);
     return DSFLOW_OK;
@@ -326,7 +329,7 @@ static void read_tokens(struct dsf_corpus *c, uint64_t first, int64_t n,
             tokens[i] = (int32_t)four[first + (uint64_t)i];
     /* Each one may bring some pages more. */
     if (atomic_fetch_add(&c->reads, 1) % 1024 == 1023)
-        dsf_token_store_let_go(&c->store);
+        dsf_mapped_let_go(c->store.map, c->store.map_bytes);
 }
 
 /* Tokens of the caller are looked at: a kernel would read past its table. */

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
+#include "text/mapped.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -210,24 +211,10 @@ void dsf_text_files_close(struct dsf_text_files *files)
     *files = (struct dsf_text_files){ 0 };
 }
 
-void dsf_text_file_let_go(const struct dsf_text_file *file)
-{
-    madvise((void *)file->text, file->bytes, MADV_DONTNEED);
-}
-
-size_t dsf_text_file_piece(const struct dsf_text_file *file, size_t at)
-{
-    static const size_t most = (size_t)64 << 20;
-
-    if (at > 0)
-        dsf_text_file_let_go(file);
-    return file->bytes - at < most ? file->bytes - at : most;
-}
-
 /* Where the piece at `at` ends, which cuts no character. */
 static size_t end_of_piece(const struct dsf_text_file *file, size_t at)
 {
-    size_t end = at + dsf_text_file_piece(file, at);
+    size_t end = at + dsf_mapped_piece(file->text, file->bytes, at);
 
     for (int i = 0; i < 3 && end < file->bytes &&
                     ((unsigned char)file->text[end] & 0xc0) == 0x80;
@@ -253,6 +240,7 @@ static int check_utf8(const struct dsf_job *job, const char *key,
         bad += n;
         at += n;
     }
+    dsf_mapped_let_go(file->text, file->bytes);
     if (bad <= file->bytes / 10)
         return DSFLOW_OK;
     return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", key,
@@ -266,7 +254,8 @@ static const char *find_nul(const struct dsf_text_file *file)
     const char *nul = NULL;
     size_t n;
 
-    for (size_t at = 0; nul == NULL && (n = dsf_text_file_piece(file, at)) > 0;
+    for (size_t at = 0;
+         nul == NULL && (n = dsf_mapped_piece(file->text, file->bytes, at)) > 0;
          at += n)
         nul = memchr(file->text + at, 0, n);
     return nul;

@@ -28,13 +28,6 @@ int dsf_text_files_open(const struct dsf_job *job, const char *key,
                         struct dsf_text_files *files, struct dsflow_err *err);
 void dsf_text_files_close(struct dsf_text_files *files);
 
-/* Files may be larger than memory, and what was read of them counts as the
- * program's until it lets it go. */
-void dsf_text_file_let_go(const struct dsf_text_file *file);
-/* To read it piece by piece: the bytes of the one at `at`, or 0 at the end.
- * What is before it is let go. */
-size_t dsf_text_file_piece(const struct dsf_text_file *file, size_t at);
-
 /* A file is text if it has no NUL byte and, where `utf8`, is UTF-8 for nine
  * tenths at least. */
 int dsf_text_files_check(const struct dsf_job *job, const char *key,

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "text/mapped.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -79,9 +80,10 @@ static bool is_same(const struct dsf_text_file *a,
     bool same = a->bytes == b->bytes;
     size_t n;
 
-    for (size_t at = 0; same && (n = dsf_text_file_piece(a, at)) > 0; at += n) {
+    for (size_t at = 0;
+         same && (n = dsf_mapped_piece(a->text, a->bytes, at)) > 0; at += n) {
         same = memcmp(a->text + at, b->text + at, n) == 0;
-        dsf_text_file_let_go(b);
+        dsf_mapped_let_go(b->text, b->bytes);
     }
     return same;
 }
@@ -111,20 +113,6 @@ void dsf_text_source_close(struct dsf_text_source *s)
     free(s->cuts);
 }
 
-static uint64_t hash_of(const struct dsf_text_file *file)
-{
-    XXH3_state_t *state = XXH3_createState();
-    uint64_t hash;
-    size_t n;
-
-    XXH3_64bits_reset(state);
-    for (size_t at = 0; (n = dsf_text_file_piece(file, at)) > 0; at += n)
-        XXH3_64bits_update(state, file->text + at, n);
-    hash = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
-    return hash;
-}
-
 uint64_t dsf_text_source_key(const struct dsf_text_source *s)
 {
     XXH3_state_t *state = XXH3_createState();
@@ -137,12 +125,13 @@ uint64_t dsf_text_source_key(const struct dsf_text_source *s)
     for (unsigned i = 0; i < s->train.n; i++) {
         words[0] = s->train.v[i].bytes;
         words[1] = s->cuts[i];
-        words[2] = hash_of(&s->train.v[i]);
+        words[2] = dsf_mapped_hash(s->train.v[i].text, s->train.v[i].bytes, 0);
         XXH3_64bits_update(state, words, sizeof(words));
     }
     for (unsigned i = 0; i < s->validation.n; i++) {
         words[0] = words[1] = s->validation.v[i].bytes;
-        words[2] = hash_of(&s->validation.v[i]);
+        words[2] = dsf_mapped_hash(s->validation.v[i].text,
+                                   s->validation.v[i].bytes, 0);
         XXH3_64bits_update(state, words, sizeof(words));
     }
     key = XXH3_64bits_digest(state);

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/aside.h"
 #include "base/log.h"
+#include "text/mapped.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,24 +43,6 @@ static char *path_of(const char *dir, uint64_t key)
     return dsf_xasprintf("%s/tokens-%016" PRIx64 ".bin", dir, key);
 }
 
-static uint64_t hash_of(const struct header *h, size_t bytes)
-{
-    static const size_t most = (size_t)64 << 20;
-    XXH3_state_t *state = XXH3_createState();
-    const char *tokens = (const char *)(h + 1);
-    uint64_t hash;
-
-    XXH3_64bits_reset(state);
-    for (size_t at = 0, n; at < bytes; at += n) {
-        n = bytes - at < most ? bytes - at : most;
-        XXH3_64bits_update(state, tokens + at, n);
-        madvise((void *)h, at + n, MADV_DONTNEED);
-    }
-    hash = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
-    return hash;
-}
-
 /* The tokens that a whole and true cache has behind its header, or NULL. */
 static const void *tokens_of(const struct header *h, size_t bytes, uint64_t key)
 {
@@ -74,7 +57,8 @@ static const void *tokens_of(const struct header *h, size_t bytes, uint64_t key)
     if (h->train > room || h->validation > room - h->train)
         return NULL;
     n = (h->train + h->validation) * h->width;
-    if (n != bytes - sizeof(*h) || hash_of(h, n) != h->tokens_hash)
+    if (n != bytes - sizeof(*h) ||
+        dsf_mapped_hash(h, bytes, sizeof(*h)) != h->tokens_hash)
         return NULL;
     return tokens;
 }
@@ -363,11 +347,6 @@ int dsf_token_writer_end(struct dsf_token_writer *w, uint64_t train,
     status = map_written(w, store, err);
     free_writer(w);
     return status;
-}
-
-void dsf_token_store_let_go(const struct dsf_token_store *store)
-{
-    madvise(store->map, store->map_bytes, MADV_DONTNEED);
 }
 
 void dsf_token_store_fini(struct dsf_token_store *store)

@@ -21,8 +21,6 @@ struct dsf_token_store {
  * is damaged. */
 bool dsf_token_cache_open(const char *dir, uint64_t key,
                           struct dsf_token_store *store);
-/* What was read of it counts as the program's memory until it lets it go. */
-void dsf_token_store_let_go(const struct dsf_token_store *store);
 void dsf_token_store_fini(struct dsf_token_store *store);
 
 /* Tokens on their way to the cache of `key`. Where that cannot be written, or
