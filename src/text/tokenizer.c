@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "text/added.h"
 #include "text/bpe.h"
 #include "text/nfc.h"
 #include "text/split.h"
@@ -118,27 +119,6 @@ void dsf_tokenizer_add(struct dsf_tokenizer *tok, const char *text, size_t n,
         (struct dsf_added){ dsf_xstrndup(text, n), n, id, late };
 }
 
-static unsigned pair_of(const char *text, size_t n)
-{
-    return (unsigned)(unsigned char)text[0] << 8 |
-           (n > 1 ? (unsigned char)text[1] : 0);
-}
-
-/* Of two that begin alike, the longer is looked for first. */
-static int by_start(const void *one, const void *other)
-{
-    const struct dsf_added *a = one, *b = other;
-    size_t n = a->bytes < b->bytes ? a->bytes : b->bytes;
-    int order;
-
-    if (a->late != b->late)
-        return a->late ? 1 : -1;
-    order = memcmp(a->text, b->text, n);
-    if (order != 0)
-        return order;
-    return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
-}
-
 int32_t dsf_tokenizer_holes(const struct dsf_tokenizer *tok)
 {
     int32_t there = 0;
@@ -167,26 +147,13 @@ static void reduce_to_bytes(struct dsf_tokenizer *tok)
 int dsf_tokenizer_finish(struct dsf_tokenizer *tok, const char *path,
                          struct dsflow_err *err)
 {
-    const struct dsf_added *a;
-    uint64_t *starts;
-    unsigned pair;
     int32_t holes;
 
     tok->vocab = dsf_bpe_vocab(tok->bpe);
-    if (tok->nadded > 0)
-        qsort(tok->added, tok->nadded, sizeof(*tok->added), by_start);
-    for (unsigned i = 0; i < tok->nadded; i++) {
-        a = &tok->added[i];
-        if (a->id >= tok->vocab)
-            tok->vocab = a->id + 1;
-        if (tok->starts[a->late] == NULL)
-            tok->starts[a->late] = dsf_xcalloc(65536 / 64, sizeof(uint64_t));
-        starts = tok->starts[a->late];
-        pair = pair_of(a->text, a->bytes);
-        /* One byte alone may be followed by any. */
-        for (unsigned i2 = 0; i2 < (a->bytes > 1 ? 1u : 256u); i2++)
-            starts[(pair + i2) / 64] |= (uint64_t)1 << (pair + i2) % 64;
-    }
+    for (unsigned i = 0; i < tok->nadded; i++)
+        if (tok->added[i].id >= tok->vocab)
+            tok->vocab = tok->added[i].id + 1;
+    dsf_added_index(tok);
     holes = dsf_tokenizer_holes(tok);
     if (holes > tok->vocab / 2)
         return dsflow_fail(err, DSFLOW_EINVAL,
@@ -328,35 +295,6 @@ static int encode_plain(struct encoder *e, const char *text, size_t n)
     return status;
 }
 
-/* The longest added token at `text`, or NULL. */
-static const struct dsf_added *added_at(const struct dsf_tokenizer *tok,
-                                        int late, const char *text, size_t n)
-{
-    unsigned pair = pair_of(text, n), low = 0, high = tok->nadded;
-
-    if ((tok->starts[late][pair / 64] >> pair % 64 & 1) == 0)
-        return NULL;
-    while (low < high) { /* the first of this half that may begin like it */
-        unsigned mid = low + (high - low) / 2;
-        const struct dsf_added *a = &tok->added[mid];
-
-        if (a->late < late || (a->late == late && (unsigned char)a->text[0] <
-                                                      (unsigned char)text[0]))
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    for (; low < tok->nadded; low++) {
-        const struct dsf_added *a = &tok->added[low];
-
-        if (a->late != late || a->text[0] != text[0])
-            break;
-        if (a->bytes <= n && memcmp(a->text, text, a->bytes) == 0)
-            return a;
-    }
-    return NULL;
-}
-
 static int encode_added(struct encoder *e, int late, const char *text,
                         size_t n);
 
@@ -387,12 +325,12 @@ static int encode_added(struct encoder *e, int late, const char *text, size_t n)
     if (e->tok->starts[late] == NULL)
         return encode_rest(e, text, n);
     while (at < n && status == DSFLOW_OK) {
-        a = added_at(e->tok, late, text + at, n - at);
-        if (a == NULL) {
-            if (++at % STRETCH == 0)
-                has_read(e, STRETCH);
+        size_t from = at, end = n - at < STRETCH ? n : at + STRETCH;
+
+        a = dsf_added_find(e->tok, late, text, n, &at, end);
+        has_read(e, at - from);
+        if (a == NULL)
             continue;
-        }
         status = encode_rest(e, text + done, at - done);
         dsf_grow(&e->out->v, &e->out->cap, e->out->n + 1, sizeof(*e->out->v));
         e->out->v[e->out->n++] = a->id;

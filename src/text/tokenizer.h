@@ -28,6 +28,7 @@ struct dsf_tokenizer {
     size_t added_cap;
     uint64_t *starts[2]; /* of each value of `late`: which pairs of bytes
                             begin an added token; NULL: there is none */
+    int first[2];        /* the byte that all of them begin with, or -1 */
     int32_t vocab, eot;
     uint64_t hash;
     char **files; /* at most two, and NULL */
