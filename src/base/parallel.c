@@ -15,7 +15,7 @@ struct range {
     bool started;
 };
 
-static int cores(void)
+int dsf_parallel_threads(void)
 {
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -35,7 +35,7 @@ void dsf_parallel(int64_t n, int64_t least, dsf_range_fn *fn, void *user)
 {
     struct range ranges[MOST_THREADS];
     int64_t parts = n / least;
-    int count = parts < 2 ? 1 : cores();
+    int count = parts < 2 ? 1 : dsf_parallel_threads();
 
     if (count > parts && parts > 1)
         count = (int)parts;

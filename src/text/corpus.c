@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/notice.h"
+#include "text/encode.h"
 #include "text/mapped.h"
 #include "text/text_source.h"
 #include "text/token_cache.h"
@@ -28,7 +29,10 @@ struct dsf_corpus {
 /* Text on its way to a cache of tokens. */
 struct passing {
     struct dsf_token_writer *to;
-    const struct dsf_text_file *file;
+    struct dsf_encoder *encoder;
+    int32_t eot;                        /* between files; or -1 */
+    const struct dsf_text_files *files; /* that are being read, */
+    unsigned first, now;                /* and which of them */
 };
 
 /* Of a text that takes minutes, each half a minute or so says how far it is. */
@@ -46,28 +50,36 @@ static void take(void *user, const int32_t *ids, size_t n)
 
 static void let_go(void *user)
 {
-    const struct dsf_text_file *file = ((struct passing *)user)->file;
+    struct passing *p = user;
 
-    dsf_mapped_let_go(file->text, file->bytes);
+    for (unsigned i = p->first; i <= p->now; i++)
+        dsf_mapped_let_go(p->files->v[i].text, p->files->v[i].bytes);
+    p->first = p->now;
 }
 
-static int add_text(const struct dsf_text_source *s,
-                    struct dsf_token_writer *to,
-                    const struct dsf_text_file *file, size_t from, size_t end,
-                    struct dsflow_err *err)
+/* From `from[i]` (NULL: the beginning) to `end[i]` (NULL: the end) of each. */
+static int add_files(struct passing *p, const struct dsf_text_files *files,
+                     const size_t *from, const size_t *end)
 {
-    struct passing passing = { to, file };
-    const struct dsf_encoding encoding = { take, let_go, &passing };
-    int32_t eot = dsf_tokenizer_eot(s->tok);
-    int status = dsf_encode_each(s->tok, file->text + from, end - from, 1,
-                                 &encoding, err);
+    int status = DSFLOW_OK;
 
-    if (status < 0)
-        return dsflow_fail_in(err, status, file->path);
-    dsf_mapped_let_go(file->text, file->bytes);
-    if (from < end && eot >= 0)
-        dsf_token_writer_put(to, &eot, 1);
-    return DSFLOW_OK;
+    p->files = files;
+    p->first = 0;
+    for (unsigned i = 0; i < files->n && status == DSFLOW_OK; i++) {
+        const struct dsf_text_file *f = &files->v[i];
+        size_t a = from != NULL ? from[i] : 0;
+        size_t b = end != NULL ? end[i] : f->bytes;
+
+        p->now = i;
+        status = dsf_encoder_text(p->encoder, f->path, f->text + a, b - a, 1);
+        if (status == DSFLOW_OK && a < b && p->eot >= 0)
+            status = dsf_encoder_token(p->encoder, p->eot);
+    }
+    if (status == DSFLOW_OK)
+        status = dsf_encoder_end(p->encoder);
+    if (files->n > 0)
+        let_go(p);
+    return status;
 }
 
 static int encode_source(const struct dsf_text_source *s, const char *cache_dir,
@@ -75,25 +87,26 @@ static int encode_source(const struct dsf_text_source *s, const char *cache_dir,
                          struct dsflow_err *err)
 {
     unsigned width = dsf_tokenizer_vocab(s->tok) <= 65536 ? 2 : 4;
-    struct dsf_token_writer *to = dsf_token_writer_new(cache_dir, key, width);
-    const struct dsf_text_file *f;
-    int status = DSFLOW_OK;
-    uint64_t train;
+    struct passing p = {
+        .to = dsf_token_writer_new(cache_dir, key, width),
+        .eot = dsf_tokenizer_eot(s->tok),
+    };
+    const struct dsf_encoding encoding = { take, let_go, &p };
+    uint64_t train = 0;
+    int status;
 
-    for (unsigned i = 0; i < s->train.n && status == DSFLOW_OK; i++)
-        status = add_text(s, to, &s->train.v[i], 0, s->cuts[i], err);
-    train = dsf_token_writer_count(to);
-    for (unsigned i = 0; i < s->train.n && status == DSFLOW_OK; i++) {
-        f = &s->train.v[i];
-        status = add_text(s, to, f, s->cuts[i], f->bytes, err);
-    }
-    for (unsigned i = 0; i < s->validation.n && status == DSFLOW_OK; i++) {
-        f = &s->validation.v[i];
-        status = add_text(s, to, f, 0, f->bytes, err);
+    p.encoder = dsf_encoder_new(s->tok, dsf_lanes_of_cores(), &encoding, err);
+    status = add_files(&p, &s->train, NULL, s->cuts);
+    if (status == DSFLOW_OK) {
+        train = dsf_token_writer_count(p.to);
+        status = add_files(&p, &s->train, s->cuts, NULL);
     }
     if (status == DSFLOW_OK)
-        return dsf_token_writer_end(to, train, store, err);
-    dsf_token_writer_drop(to);
+        status = add_files(&p, &s->validation, NULL, NULL);
+    dsf_encoder_free(p.encoder);
+    if (status == DSFLOW_OK)
+        return dsf_token_writer_end(p.to, train, store, err);
+    dsf_token_writer_drop(p.to);
     return status;
 }
 
@@ -327,8 +340,9 @@ static void read_tokens(struct dsf_corpus *c, uint64_t first, int64_t n,
     else
         for (int64_t i = 0; i < n; i++)
             tokens[i] = (int32_t)four[first + (uint64_t)i];
-    /* Each one may bring some pages more. */
-    if (atomic_fetch_add(&c->reads, 1) % 1024 == 1023)
+    /* Each one may bring some pages more, or 160 KiB where the kernel has the
+     * file in large pieces. */
+    if (atomic_fetch_add(&c->reads, 1) % 256 == 255)
         dsf_mapped_let_go(c->store.map, c->store.map_bytes);
 }
 

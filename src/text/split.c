@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 
 #include <pcre2.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,13 +186,15 @@ static int find(struct dsf_splitter *s, unsigned step, const char *text,
     return 1;
 }
 
-static int run_regex(struct dsf_splitter *s, unsigned step, const char *text,
-                     size_t n)
+/* Cut at matches: each is a word, and so is what lies between. */
+static int run_regex(struct dsf_splitter *s, unsigned step,
+                     struct dsf_split_part *part)
 {
-    size_t done = 0, at = 0, from = 0, to = 0;
-    int status = 0;
+    const char *text = part->text;
+    size_t n = part->n, done = part->from, at = done, from = 0, to = 0;
+    int status = 1;
 
-    while (at < n) {
+    while (at < n && done < part->limit) {
         status = find(s, step, text, n, at, &from, &to);
         if (status <= 0)
             break;
@@ -207,26 +210,63 @@ static int run_regex(struct dsf_splitter *s, unsigned step, const char *text,
             break;
         done = to;
     }
-    if (status >= 0 && done < n)
-        status = run_step(s, step + 1, text + done, n - done);
+    if (status >= 0 && done < part->limit) {
+        if (done < n)
+            status = run_step(s, step + 1, text + done, n - done);
+        done = n;
+    }
+    part->end = done;
     return status < 0 ? status : DSFLOW_OK;
 }
 
 static int run_step(struct dsf_splitter *s, unsigned step, const char *text,
                     size_t n)
 {
+    struct dsf_split_part whole = { .text = text, .n = n, .limit = n };
+
     if (step < s->split->n)
         return s->split->steps[step].code == NULL ? put_prefix(s, step, text, n)
-                                                  : run_regex(s, step, text, n);
+                                                  : run_regex(s, step, &whole);
     s->fn(s->user, text, n);
     return DSFLOW_OK;
 }
 
-int dsf_split_text(struct dsf_splitter *splitter, const char *text, size_t n,
+/* Is the first step one that cuts a text alike wherever it begins to? */
+static bool cuts(const struct dsf_split *split)
+{
+    return split->n > 0 && split->steps[0].code != NULL;
+}
+
+int dsf_split_text(struct dsf_splitter *splitter, struct dsf_split_part *part,
                    dsf_word_fn fn, void *user, struct dsflow_err *err)
 {
     splitter->fn = fn;
     splitter->user = user;
     splitter->err = err;
-    return n == 0 ? DSFLOW_OK : run_step(splitter, 0, text, n);
+    if (cuts(splitter->split))
+        return run_regex(splitter, 0, part);
+    part->end = part->n;
+    return part->n == 0 ? DSFLOW_OK
+                        : run_step(splitter, 0, part->text, part->n);
+}
+
+/* Wherever in a word the search begins, some matches later it mostly finds what
+ * it finds from the beginning of the text. */
+size_t dsf_split_guess(struct dsf_splitter *splitter, const char *text,
+                       size_t n, size_t at)
+{
+    enum { MATCHES = 4 };
+    size_t from, to = n;
+
+    splitter->err = NULL; /* who splits this text is told */
+    if (!cuts(splitter->split))
+        return n;
+    while (at < n && ((unsigned char)text[at] & 0xc0) == 0x80)
+        at++;
+    for (int i = 0; i < MATCHES && at < n; i++) {
+        if (find(splitter, 0, text, n, at, &from, &to) <= 0)
+            return n;
+        at = to > from || to == n ? to : to + dsf_utf8_char(text + to, n - to);
+    }
+    return to;
 }

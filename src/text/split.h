@@ -30,8 +30,22 @@ struct dsf_splitter *dsf_splitter_new(const struct dsf_split *split);
 void dsf_splitter_free(struct dsf_splitter *splitter);
 
 typedef void (*dsf_word_fn)(void *user, const char *word, size_t n);
-/* Call `fn` for every word of `text`, which is UTF-8. */
-int dsf_split_text(struct dsf_splitter *splitter, const char *text, size_t n,
+
+/* A part of a text of `n` bytes of UTF-8: the words from `from` on, where one
+ * begins, up to the first that ends at `limit` or behind it. Expressions see
+ * what is around. */
+struct dsf_split_part {
+    const char *text;
+    size_t n, from, limit;
+    size_t end; /* of the last word: set here */
+};
+
+/* Call `fn` for every word of the part. */
+int dsf_split_text(struct dsf_splitter *splitter, struct dsf_split_part *part,
                    dsf_word_fn fn, void *user, struct dsflow_err *err);
+/* Where a word of a text of `n` bytes is likely to begin, behind `at`; `n`:
+ * nobody knows. Who splits what is before it sees whether one does. */
+size_t dsf_split_guess(struct dsf_splitter *splitter, const char *text,
+                       size_t n, size_t at);
 
 #endif

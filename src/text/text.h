@@ -42,18 +42,6 @@ void dsf_tokens_fini(struct dsf_tokens *t);
  * normal form C where the tokenizer asks for it. */
 int dsf_encode(const struct dsf_tokenizer *tok, const char *text, size_t bytes,
                int special, struct dsf_tokens *out, struct dsflow_err *err);
-/* The same for a text of any size. What is brought into normal form C is in
- * memory, up to the next added token. */
-struct dsf_encoding {
-    /* The next tokens, some thousands. */
-    void (*take)(void *user, const int32_t *ids, size_t n);
-    /* Some megabytes of the text were read, which may be let go. */
-    void (*let_go)(void *user);
-    void *user;
-};
-int dsf_encode_each(const struct dsf_tokenizer *tok, const char *text,
-                    size_t bytes, int special, const struct dsf_encoding *to,
-                    struct dsflow_err *err);
 /* The bytes of one token: borrowed; *n is their number. An id beyond the
  * vocabulary gives no bytes. */
 const char *dsf_decode(const struct dsf_tokenizer *tok, int32_t id, size_t *n);

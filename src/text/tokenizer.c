@@ -1,13 +1,11 @@
-/* tokenizer.c - from text to tokens and back: bytes, or byte pairs. */
+/* tokenizer.c - what a tokenizer has: bytes, or byte pairs. */
 #include "text/tokenizer.h"
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "text/added.h"
 #include "text/bpe.h"
-#include "text/nfc.h"
 #include "text/split.h"
-#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,15 +15,6 @@
 
 /* Part of every hash: to be raised when the same files give other tokens. */
 #define RULES 1u
-
-/* For less text, a cache costs more than it saves. */
-#define ENOUGH 2048u
-
-/* Tokens that are passed on together. */
-#define MUCH ((size_t)1 << 16)
-
-/* Bytes that are looked at together. */
-#define STRETCH ((size_t)1 << 20)
 
 /* Every byte as a string of one. */
 static const char *byte_text(int32_t id)
@@ -218,188 +207,6 @@ void dsf_tokens_fini(struct dsf_tokens *t)
 {
     free(t->v);
     *t = (struct dsf_tokens){ 0 };
-}
-
-/* A text on its way to tokens. */
-struct encoder {
-    const struct dsf_tokenizer *tok;
-    struct dsf_splitter *splitter;
-    struct dsf_bpe_cache *cache; /* or NULL */
-    bool special;                /* look for added tokens */
-    struct dsf_tokens *out;
-    const struct dsf_encoding *to; /* NULL: all stay in `out` */
-    size_t read;                   /* bytes, since they were let go */
-    struct dsflow_err *err;
-};
-
-static void pass_on(struct encoder *e, size_t much)
-{
-    if (e->to == NULL || e->out->n < much)
-        return;
-    e->to->take(e->to->user, e->out->v, e->out->n);
-    e->out->n = 0;
-}
-
-static void has_read(struct encoder *e, size_t n)
-{
-    static const size_t much = (size_t)64 << 20;
-
-    e->read += n;
-    if (e->to == NULL || e->read < much)
-        return;
-    e->to->let_go(e->to->user);
-    e->read = 0;
-}
-
-static void put_word(void *user, const char *word, size_t n)
-{
-    struct encoder *e = user;
-
-    dsf_bpe_encode(e->tok->bpe, e->cache, word, n, e->out);
-    pass_on(e, MUCH);
-    has_read(e, n);
-}
-
-/* How much of a text is valid. */
-static size_t valid(struct encoder *e, const char *text, size_t n)
-{
-    size_t at = 0, some;
-
-    do { /* what cuts a character is valid up to there */
-        some = n - at < STRETCH ? n - at : STRETCH;
-        some = dsf_utf8_valid(text + at, some);
-        at += some;
-        has_read(e, some);
-    } while (some > 0);
-    return at;
-}
-
-/* What is no UTF-8 is a word of its own: no expression has a say in it, and no
- * byte is lost. */
-static int encode_plain(struct encoder *e, const char *text, size_t n)
-{
-    int status = DSFLOW_OK;
-    size_t at = 0, len;
-
-    while (at < n && status == DSFLOW_OK) {
-        len = valid(e, text + at, n - at);
-        status =
-            dsf_split_text(e->splitter, text + at, len, put_word, e, e->err);
-        at += len;
-        if (at == n || status < 0)
-            break;
-        len = dsf_utf8_invalid(text + at, n - at);
-        put_word(e, text + at, len);
-        at += len;
-    }
-    return status;
-}
-
-static int encode_added(struct encoder *e, int late, const char *text,
-                        size_t n);
-
-/* What lies between the tokens that stand in the text as it is. */
-static int encode_between(struct encoder *e, const char *text, size_t n)
-{
-    size_t bytes = n;
-    char *normal = e->tok->nfc ? dsf_nfc(text, n, &bytes) : NULL;
-    int status;
-
-    if (normal != NULL)
-        text = normal;
-    status = e->special ? encode_added(e, 1, text, bytes)
-                        : encode_plain(e, text, bytes);
-    free(normal);
-    return status;
-}
-
-/* Cut at added tokens: first those of the text as it is, then the late ones. */
-static int encode_added(struct encoder *e, int late, const char *text, size_t n)
-{
-    int (*encode_rest)(struct encoder *, const char *, size_t) =
-        late ? encode_plain : encode_between;
-    const struct dsf_added *a;
-    size_t done = 0, at = 0;
-    int status = DSFLOW_OK;
-
-    if (e->tok->starts[late] == NULL)
-        return encode_rest(e, text, n);
-    while (at < n && status == DSFLOW_OK) {
-        size_t from = at, end = n - at < STRETCH ? n : at + STRETCH;
-
-        a = dsf_added_find(e->tok, late, text, n, &at, end);
-        has_read(e, at - from);
-        if (a == NULL)
-            continue;
-        status = encode_rest(e, text + done, at - done);
-        dsf_grow(&e->out->v, &e->out->cap, e->out->n + 1, sizeof(*e->out->v));
-        e->out->v[e->out->n++] = a->id;
-        pass_on(e, MUCH);
-        at += a->bytes;
-        done = at;
-    }
-    if (status == DSFLOW_OK && done < n)
-        status = encode_rest(e, text + done, n - done);
-    return status;
-}
-
-static void encode_bytes(struct encoder *e, const char *text, size_t n)
-{
-    struct dsf_tokens *out = e->out;
-    size_t some;
-
-    for (; n > 0; text += some, n -= some) {
-        some = e->to != NULL && n > MUCH ? MUCH : n;
-        dsf_grow(&out->v, &out->cap, out->n + some, sizeof(*out->v));
-        for (size_t i = 0; i < some; i++)
-            out->v[out->n++] = (unsigned char)text[i];
-        pass_on(e, MUCH);
-        has_read(e, some);
-    }
-}
-
-static int encode(struct encoder *e, const char *text, size_t bytes)
-{
-    int status;
-
-    if (e->tok->bpe == NULL) {
-        encode_bytes(e, text, bytes);
-        return DSFLOW_OK;
-    }
-    e->splitter = dsf_splitter_new(e->tok->split);
-    if (bytes >= ENOUGH)
-        e->cache = dsf_bpe_cache_new();
-    status = e->special ? encode_added(e, 0, text, bytes)
-                        : encode_between(e, text, bytes);
-    dsf_bpe_cache_free(e->cache);
-    dsf_splitter_free(e->splitter);
-    return status;
-}
-
-int dsf_encode(const struct dsf_tokenizer *tok, const char *text, size_t bytes,
-               int special, struct dsf_tokens *out, struct dsflow_err *err)
-{
-    struct encoder e = {
-        .tok = tok, .special = special, .out = out, .err = err
-    };
-
-    return encode(&e, text, bytes);
-}
-
-int dsf_encode_each(const struct dsf_tokenizer *tok, const char *text,
-                    size_t bytes, int special, const struct dsf_encoding *to,
-                    struct dsflow_err *err)
-{
-    struct dsf_tokens some = { 0 };
-    struct encoder e = {
-        .tok = tok, .special = special, .out = &some, .to = to, .err = err
-    };
-    int status = encode(&e, text, bytes);
-
-    if (status == DSFLOW_OK)
-        pass_on(&e, 1);
-    dsf_tokens_fini(&some);
-    return status;
 }
 
 const char *dsf_decode(const struct dsf_tokenizer *tok, int32_t id, size_t *n)

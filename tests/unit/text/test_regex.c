@@ -17,21 +17,29 @@ static void join(void *user, const char *word, size_t n)
     strcat(joined, "|");
 }
 
+static void join_words(struct dsf_split *split, const char *text)
+{
+    size_t n = strlen(text);
+    struct dsf_split_part all = { .text = text, .n = n, .limit = n };
+    struct dsf_splitter *splitter = dsf_splitter_new(split);
+    struct dsflow_err err;
+
+    joined[0] = '\0';
+    assert_int_equal(dsf_split_text(splitter, &all, join, NULL, &err),
+                     DSFLOW_OK);
+    assert_int_equal(all.end, n);
+    dsf_splitter_free(splitter);
+}
+
 /* The words of `text`, with a bar behind each. */
 static const char *cut(const char *regex, const char *text)
 {
     struct dsf_split *split = dsf_split_new();
     struct dsflow_err err = { 0 };
-    struct dsf_splitter *splitter;
 
-    joined[0] = '\0';
     if (dsf_split_add_regex(split, regex, &err) < 0)
         fail_msg("%s", err.msg);
-    splitter = dsf_splitter_new(split);
-    assert_int_equal(
-        dsf_split_text(splitter, text, strlen(text), join, NULL, &err),
-        DSFLOW_OK);
-    dsf_splitter_free(splitter);
+    join_words(split, text);
     dsf_split_free(split);
     return joined;
 }
@@ -165,16 +173,10 @@ static void a_quoted_string_matches_itself(void **state)
 {
     struct dsf_split *split = dsf_split_new();
     struct dsflow_err err;
-    struct dsf_splitter *splitter;
 
-    joined[0] = '\0';
     assert_int_equal(dsf_split_add_string(split, "a.b\\Q(", &err), DSFLOW_OK);
-    splitter = dsf_splitter_new(split);
-    assert_int_equal(
-        dsf_split_text(splitter, "axb\\Q( a.b\\Q(c", 14, join, NULL, &err),
-        DSFLOW_OK);
+    join_words(split, "axb\\Q( a.b\\Q(c");
     assert_string_equal(joined, "axb\\Q( |a.b\\Q(|c|");
-    dsf_splitter_free(splitter);
     dsf_split_free(split);
 }
 

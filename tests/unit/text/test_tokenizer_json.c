@@ -5,99 +5,7 @@
 #include "base/alloc.h"
 
 #include "unit/text/encoded.h"
-
-#include <jansson.h>
-
-static char *path_of_tiny(void)
-{
-    const char *src = getenv("srcdir");
-    static char path[4096];
-
-    snprintf(path, sizeof(path), "%s/tests/unit/text/tiny_tokenizer.json",
-             src != NULL ? src : ".");
-    return path;
-}
-
-/* The tiny tokenizer with parts replaced: objects are merged, all else is put
- * in place of what was there. */
-static int open_changed(const char *change, struct dsf_tokenizer **tok,
-                        struct dsflow_err *err)
-{
-    json_t *all = json_load_file(path_of_tiny(), 0, NULL);
-    json_t *other = json_loads(change, 0, NULL);
-    struct dsf_tokenizer *t = dsf_tokenizer_new();
-    int status;
-    char *text;
-
-    assert_non_null(all);
-    assert_non_null(other);
-    assert_int_equal(json_object_update_recursive(all, other), 0);
-    text = json_dumps(all, 0);
-    status = dsf_tokenizer_parse_json(t, text, strlen(text), "t.json", err);
-    free(text);
-    json_decref(all);
-    json_decref(other);
-    if (status < 0)
-        dsf_tokenizer_free(t);
-    else
-        *tok = t;
-    return status;
-}
-
-static void nothing(void *user)
-{
-}
-
-static void append(void *user, const int32_t *ids, size_t n)
-{
-    struct dsf_tokens *all = user;
-
-    assert_true(n > 0 && n < 70000);
-    dsf_grow(&all->v, &all->cap, all->n + n, sizeof(*all->v));
-    memcpy(all->v + all->n, ids, n * sizeof(*ids));
-    all->n += n;
-}
-
-static void check_parts(const struct dsf_tokenizer *tok, const char *text,
-                        size_t bytes, int special)
-{
-    struct dsf_tokens whole = { 0 }, parts = { 0 };
-    const struct dsf_encoding to = { append, nothing, &parts };
-    struct dsflow_err err;
-
-    assert_int_equal(dsf_encode(tok, text, bytes, special, &whole, &err), 0);
-    assert_int_equal(dsf_encode_each(tok, text, bytes, special, &to, &err), 0);
-    assert_true(bytes == 0 || whole.n > 70000);
-    assert_int_equal(parts.n, whole.n);
-    if (whole.n > 0)
-        assert_memory_equal(parts.v, whole.v, whole.n * sizeof(*whole.v));
-    dsf_tokens_fini(&whole);
-    dsf_tokens_fini(&parts);
-}
-
-static void a_long_text_comes_in_parts(void **state)
-{
-    static const char words[] = "hello <tool>e\xcc\x81 world's\xff 12<tool>";
-    const size_t bytes = 300000;
-    char *text = dsf_xcalloc(1, bytes);
-    struct dsf_tokenizer *tok[3];
-    struct dsflow_err err;
-
-    for (size_t i = 0; i < bytes; i++)
-        text[i] = words[i % (sizeof(words) - 1)];
-    assert_int_equal(dsf_tokenizer_open(path_of_tiny(), &tok[0], &err), 0);
-    assert_int_equal(
-        open_changed("{\"normalizer\": {\"type\": \"NFC\"}}", &tok[1], &err),
-        0);
-    assert_int_equal(dsf_tokenizer_open("bytes", &tok[2], &err), 0);
-    for (unsigned i = 0; i < 3; i++) {
-        check_parts(tok[i], text, bytes, 0);
-        check_parts(tok[i], text, bytes, 1);
-        check_parts(tok[i], text, 0, 1);
-        dsf_tokenizer_free(tok[i]);
-    }
-    free(text);
-}
+#include "unit/text/tiny.h"
 
 /* Expected: tokenizers 0.23 with the same file. */
 static void texts_give_the_known_ids(void **state)
@@ -465,7 +373,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_give_the_known_ids),
-        cmocka_unit_test(a_long_text_comes_in_parts),
         cmocka_unit_test(special_tokens_are_text_where_they_are_not_wanted),
         cmocka_unit_test(variants_of_the_same_file_are_read),
         cmocka_unit_test(text_is_brought_into_normal_form_where_asked),
