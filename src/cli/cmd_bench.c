@@ -55,7 +55,7 @@ static int bench_link(struct bench *b, struct dsflow_err *err)
 static void print_kind(const struct dsf_kind_rate *rate,
                        const struct dsf_kind_limit *l)
 {
-    const struct dsf_sample *longest = l->longest;
+    const struct dsf_rate_sample *longest = l->longest;
     bool any = rate->dtype == DSFLOW_BYTES;
     char ratio[16] = "", kind[80];
 

@@ -9,7 +9,7 @@
 
 static void close_pieces(struct dsf_source *s)
 {
-    struct dsf_pieces *p = s->of;
+    struct dsf_tensor_pieces *p = s->of;
 
     for (size_t i = 0; i < p->n; i++)
         for (unsigned k = 0; k < DSF_SOURCE_STATES; k++) {
@@ -40,8 +40,9 @@ int dsf_pieces_alone(const struct dsf_torch_file *file,
 }
 
 /* Of a file that is opened for it, unless it was the last. */
-static int read_alone(struct dsf_pieces *p, const struct dsf_piece_of *piece,
-                      int64_t at, int64_t n, float *to, struct dsflow_err *err)
+static int read_alone(struct dsf_tensor_pieces *p,
+                      const struct dsf_piece_of *piece, int64_t at, int64_t n,
+                      float *to, struct dsflow_err *err)
 {
     const struct dsf_torch_tensor *tensor;
     int status = DSFLOW_OK;
@@ -91,15 +92,15 @@ static int read_pieces(struct dsf_source *s, const struct dsf_source_tensor *t,
     return status;
 }
 
-struct dsf_pieces *dsf_pieces_begin(struct dsf_source *s)
+struct dsf_tensor_pieces *dsf_pieces_begin(struct dsf_source *s)
 {
-    s->of = dsf_xcalloc(1, sizeof(struct dsf_pieces));
+    s->of = dsf_xcalloc(1, sizeof(struct dsf_tensor_pieces));
     s->read = read_pieces;
     s->close = close_pieces;
     return s->of;
 }
 
-struct dsf_pieces *dsf_pieces_of(struct dsf_source *s)
+struct dsf_tensor_pieces *dsf_pieces_of(struct dsf_source *s)
 {
     return s->of;
 }
@@ -107,7 +108,7 @@ struct dsf_pieces *dsf_pieces_of(struct dsf_source *s)
 int dsf_pieces_open(struct dsf_source *s, const char *folder, const char *name,
                     const struct dsf_torch_file **file, struct dsflow_err *err)
 {
-    struct dsf_pieces *p = dsf_pieces_of(s);
+    struct dsf_tensor_pieces *p = dsf_pieces_of(s);
     char *path = dsf_xasprintf("%s/%s", folder, name);
     int status;
 
@@ -122,7 +123,7 @@ int dsf_pieces_open(struct dsf_source *s, const char *folder, const char *name,
 struct dsf_source_tensor *dsf_pieces_tensor(struct dsf_source *s,
                                             const char *name)
 {
-    struct dsf_pieces *p = dsf_pieces_of(s);
+    struct dsf_tensor_pieces *p = dsf_pieces_of(s);
     struct dsf_source_tensor *t = dsf_source_find(s, name);
 
     if (t != NULL)
@@ -177,7 +178,7 @@ void dsf_pieces_add_file(struct dsf_source *s,
 void dsf_pieces_again(struct dsf_source *s, const struct dsf_source_tensor *of,
                       struct dsf_source_tensor *t)
 {
-    struct dsf_pieces *p = dsf_pieces_of(s);
+    struct dsf_tensor_pieces *p = dsf_pieces_of(s);
 
     t->ndims = of->ndims;
     memcpy(t->dims, of->dims, sizeof(t->dims));
@@ -200,7 +201,7 @@ void dsf_pieces_again(struct dsf_source *s, const struct dsf_source_tensor *of,
 
 int dsf_pieces_end(struct dsf_source *s, struct dsflow_err *err)
 {
-    const struct dsf_pieces *p = dsf_pieces_of(s);
+    const struct dsf_tensor_pieces *p = dsf_pieces_of(s);
     char shape[200];
 
     for (size_t i = 0; i < s->n; i++) {

@@ -17,7 +17,7 @@ struct dsf_piece_of {
 };
 
 /* The files that are open, and the pieces of each tensor of the source. */
-struct dsf_pieces {
+struct dsf_tensor_pieces {
     struct dsf_torch_file **files;
     size_t nfiles, cap_files;
     const char *last; /* the path of the one that was read last, and it */
@@ -34,8 +34,8 @@ struct dsf_pieces {
 };
 
 /* Let `s` be read from such pieces; they belong to it. */
-struct dsf_pieces *dsf_pieces_begin(struct dsf_source *s);
-struct dsf_pieces *dsf_pieces_of(struct dsf_source *s);
+struct dsf_tensor_pieces *dsf_pieces_begin(struct dsf_source *s);
+struct dsf_tensor_pieces *dsf_pieces_of(struct dsf_source *s);
 
 /* A file of folder `folder`, open until the source is closed. */
 int dsf_pieces_open(struct dsf_source *s, const char *folder, const char *name,

@@ -43,7 +43,7 @@ static char *renumber(const char *name, const char *word, int digits,
 
 /* Of files like `like`, one of each of `n` ranks, that of rank `number` is not
  * there. */
-static int fail_absent(const struct dsf_zero *z, const char *like,
+static int fail_absent(const struct dsf_zero_source *z, const char *like,
                        const char *word, int digits, int64_t number, int64_t n,
                        const char *ranks, struct dsflow_err *err)
 {
@@ -59,7 +59,7 @@ static int fail_absent(const struct dsf_zero *z, const char *like,
 
 /* Of a model rank there are not as many files of the optimizer as it had ranks.
  */
-static int fail_shards(const struct dsf_zero *z, int model, size_t n,
+static int fail_shards(const struct dsf_zero_source *z, int model, size_t n,
                        int64_t expected, struct dsflow_err *err)
 {
     const struct dsf_folder_file *f;
@@ -79,7 +79,7 @@ static int fail_shards(const struct dsf_zero *z, int model, size_t n,
                        "ranks", err);
 }
 
-static int open_shards(struct dsf_zero *z, int model,
+static int open_shards(struct dsf_zero_source *z, int model,
                        struct dsf_zero_shards *shards, struct dsflow_err *err)
 {
     size_t n = dsf_folder_count(&z->folder, DSF_FOLDER_OPTIM, model);
@@ -117,7 +117,8 @@ static void forget_shards(struct dsf_zero_shards *shards)
     free(shards->states);
 }
 
-static int find_stage(struct dsf_zero *z, const struct dsf_zero_shards *shards,
+static int find_stage(struct dsf_zero_source *z,
+                      const struct dsf_zero_shards *shards,
                       struct dsflow_err *err)
 {
     const struct dsf_torch_node *n =
@@ -139,7 +140,8 @@ static int find_stage(struct dsf_zero *z, const struct dsf_zero_shards *shards,
 }
 
 /* The model's file of a model rank, and what it says beside tensors. */
-static int open_model(struct dsf_zero *z, int model, struct dsflow_err *err)
+static int open_model(struct dsf_zero_source *z, int model,
+                      struct dsflow_err *err)
 {
     const struct dsf_folder_file *f =
         dsf_folder_at(&z->folder, DSF_FOLDER_MODEL, model, 0);
@@ -162,7 +164,8 @@ static int open_model(struct dsf_zero *z, int model, struct dsflow_err *err)
 
 /* How tensor ranks share tensors: in the model's file, or in the optimizer's.
  */
-static void find_info(struct dsf_zero *z, const struct dsf_zero_shards *shards)
+static void find_info(struct dsf_zero_source *z,
+                      const struct dsf_zero_shards *shards)
 {
     static const char key[] = "universal_checkpoint_info";
 
@@ -175,7 +178,8 @@ static void find_info(struct dsf_zero *z, const struct dsf_zero_shards *shards)
 }
 
 /* One model rank: all tensors, or those of a stage of a pipeline. */
-static int read_rank(struct dsf_zero *z, int model, struct dsflow_err *err)
+static int read_rank(struct dsf_zero_source *z, int model,
+                     struct dsflow_err *err)
 {
     struct dsf_zero_shards shards;
     const struct dsf_torch_node *scaler;
@@ -217,7 +221,7 @@ static int read_rank(struct dsf_zero *z, int model, struct dsflow_err *err)
     return status;
 }
 
-static int check_kind(const struct dsf_zero *z, struct dsflow_err *err)
+static int check_kind(const struct dsf_zero_source *z, struct dsflow_err *err)
 {
     const struct dsf_folder_file *expert =
         dsf_folder_find(&z->folder, DSF_FOLDER_EXPERT);
@@ -236,7 +240,7 @@ static int check_kind(const struct dsf_zero *z, struct dsflow_err *err)
 
 /* How many ranks share tensors: of checkpoint_parallel_dimensions, or by the
  * names of the files of layers; without those, model ranks are such. */
-static int64_t tensor_ranks(const struct dsf_zero *z, int64_t nmodels,
+static int64_t tensor_ranks(const struct dsf_zero_source *z, int64_t nmodels,
                             const struct dsf_torch_file *file)
 {
     const struct dsf_torch_node *n = dsf_torch_find(
@@ -256,7 +260,7 @@ static int64_t tensor_ranks(const struct dsf_zero *z, int64_t nmodels,
 }
 
 /* As many of them as the model had ranks? */
-static int check_models(const struct dsf_zero *z,
+static int check_models(const struct dsf_zero_source *z,
                         const struct dsf_folder_file *f, int64_t n,
                         const struct dsf_torch_file *file,
                         struct dsflow_err *err)
@@ -272,7 +276,7 @@ static int check_models(const struct dsf_zero *z,
 }
 
 /* Model ranks are numbered stage by stage, and in each by tensor rank. */
-static int find_ranks(struct dsf_zero *z, int64_t *nmodels,
+static int find_ranks(struct dsf_zero_source *z, int64_t *nmodels,
                       struct dsflow_err *err)
 {
     const struct dsf_folder_file *f;
@@ -312,7 +316,7 @@ static int find_ranks(struct dsf_zero *z, int64_t *nmodels,
 }
 
 /* One tensor rank: all tensors, or those of all stages of a pipeline. */
-static int read_stages(struct dsf_zero *z, int64_t nmodels,
+static int read_stages(struct dsf_zero_source *z, int64_t nmodels,
                        struct dsflow_err *err)
 {
     int64_t stages = nmodels / z->tensors;
@@ -332,7 +336,7 @@ static int read_stages(struct dsf_zero *z, int64_t nmodels,
     return status == DSFLOW_OK ? dsf_pieces_end(z->source, err) : status;
 }
 
-static int read_universal(struct dsf_zero *z, struct dsflow_err *err)
+static int read_universal(struct dsf_zero_source *z, struct dsflow_err *err)
 {
     int status = open_model(z, 0, err);
 
@@ -361,7 +365,7 @@ static void find_names(struct dsf_source *s)
 
 /* The order of queries, keys and values is that of a version of Megatron's, if
  * it is said. */
-static void find_version(const struct dsf_zero *z)
+static void find_version(const struct dsf_zero_source *z)
 {
     const struct dsf_torch_node *n =
         dsf_torch_find(z->root, "checkpoint_version");
@@ -372,19 +376,19 @@ static void find_version(const struct dsf_zero *z)
 }
 
 /* Each tensor rank as a source of its own, and one out of them. */
-static int read_tensor_ranks(const struct dsf_zero *z, int64_t nmodels,
+static int read_tensor_ranks(const struct dsf_zero_source *z, int64_t nmodels,
                              struct dsflow_err *err)
 {
     int n = z->tensors, status = DSFLOW_OK;
     struct dsf_source *ranks = dsf_xcalloc((size_t)n, sizeof(*ranks));
-    struct dsf_zero first = { 0 };
+    struct dsf_zero_source first = { 0 };
 
     for (int t = 0; t < n && status == DSFLOW_OK; t++) {
-        struct dsf_zero one = { .folder = z->folder,
-                                .source = &ranks[t],
-                                .weights_only = z->weights_only,
-                                .tensor = t,
-                                .tensors = n };
+        struct dsf_zero_source one = { .folder = z->folder,
+                                       .source = &ranks[t],
+                                       .weights_only = z->weights_only,
+                                       .tensor = t,
+                                       .tensors = n };
 
         dsf_source_init(&ranks[t], z->folder.path);
         dsf_pieces_begin(&ranks[t]);
@@ -407,7 +411,8 @@ static int read_tensor_ranks(const struct dsf_zero *z, int64_t nmodels,
 int dsf_zero_open(const char *path, const char *tag, bool weights_only,
                   struct dsf_source *source, struct dsflow_err *err)
 {
-    struct dsf_zero z = { .source = source, .weights_only = weights_only };
+    struct dsf_zero_source z = { .source = source,
+                                 .weights_only = weights_only };
     int status = dsf_folder_open(&z.folder, path, tag, err);
     int64_t nmodels = 1;
 

@@ -10,15 +10,16 @@
 
 /* What a rank has, sub-group after sub-group. */
 struct shares {
-    struct dsf_zero *z;
+    struct dsf_zero_source *z;
     const struct dsf_torch_file *file;
     const struct dsf_torch_node *groups; /* fp32_flat_groups */
     const struct dsf_torch_node *states; /* of torch's optimizer, or NULL */
     const struct dsf_torch_node *param_groups;
 };
 
-static int open_shares(struct dsf_zero *z, const struct dsf_zero_shards *shards,
-                       size_t r, struct shares *s, struct dsflow_err *err)
+static int open_shares(struct dsf_zero_source *z,
+                       const struct dsf_zero_shards *shards, size_t r,
+                       struct shares *s, struct dsflow_err *err)
 {
     const struct dsf_torch_node *optimizer;
     int status;
@@ -96,7 +97,8 @@ static int add_share(const struct shares *s, const struct dsf_source_tensor *t,
 
 /* All parameters in order, as dicts of names and shapes; what every rank has of
  * them. */
-static int read_names(struct dsf_zero *z, const struct dsf_torch_node *shapes,
+static int read_names(struct dsf_zero_source *z,
+                      const struct dsf_torch_node *shapes,
                       const struct shares *all, size_t n, int64_t *at,
                       struct dsflow_err *err)
 {
@@ -127,7 +129,7 @@ static int read_names(struct dsf_zero *z, const struct dsf_torch_node *shapes,
     return status;
 }
 
-int dsf_zero_3(struct dsf_zero *z, const struct dsf_zero_shards *shards,
+int dsf_zero_3(struct dsf_zero_source *z, const struct dsf_zero_shards *shards,
                struct dsflow_err *err)
 {
     const struct dsf_torch_node *lists;

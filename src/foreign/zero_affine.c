@@ -138,7 +138,7 @@ static int check_rank(const struct dsf_torch_file *file,
     return status;
 }
 
-int dsf_zero_check_affine(const struct dsf_zero *z, const char *name,
+int dsf_zero_check_affine(const struct dsf_zero_source *z, const char *name,
                           const struct dsf_merge *m, struct dsflow_err *err)
 {
     const struct dsf_torch_node *maps =

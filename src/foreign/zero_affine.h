@@ -10,7 +10,7 @@
  * all pieces of the map are looked at. Errors: DSFLOW_EINVAL for a map that
  * cannot be read, DSFLOW_ENOSYS for one that says otherwise: a layout that the
  * lists of patterns cannot say. */
-int dsf_zero_check_affine(const struct dsf_zero *z, const char *name,
+int dsf_zero_check_affine(const struct dsf_zero_source *z, const char *name,
                           const struct dsf_merge *m, struct dsflow_err *err);
 
 #endif

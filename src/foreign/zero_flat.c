@@ -9,7 +9,7 @@
 
 /* A group, or what a rank has of it. */
 struct flat {
-    struct dsf_zero *z;
+    struct dsf_zero_source *z;
     const struct dsf_zero_shards *shards;
     uint32_t group;
 };
@@ -283,7 +283,7 @@ static int read_shapes(const struct flat *f,
                        const struct dsf_torch_node *shapes,
                        struct dsflow_err *err)
 {
-    struct dsf_zero *z = f->z;
+    struct dsf_zero_source *z = f->z;
     const char *name;
     int status = dsf_torch_expect(z->model, shapes, DSF_TORCH_DICT, err);
 
@@ -331,8 +331,8 @@ static int read_group(const struct flat *f, const struct dsf_torch_node *shapes,
     return status;
 }
 
-int dsf_zero_flat(struct dsf_zero *z, const struct dsf_zero_shards *shards,
-                  struct dsflow_err *err)
+int dsf_zero_flat(struct dsf_zero_source *z,
+                  const struct dsf_zero_shards *shards, struct dsflow_err *err)
 {
     const struct dsf_torch_node *groups;
     int status = dsf_torch_entry(z->model, z->root, "param_shapes",

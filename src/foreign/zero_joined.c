@@ -18,7 +18,7 @@
 /* --- reading -------------------------------------------------------------- */
 
 struct reading {
-    const struct dsf_joined *j;
+    const struct dsf_joined_source *j;
     const struct dsf_joined_of *of;
     enum dsf_source_state state;
 };
@@ -37,7 +37,7 @@ static int read_joined(struct dsf_source *s, const struct dsf_source_tensor *t,
                        enum dsf_source_state state, int64_t first, size_t n,
                        float *to, struct dsflow_err *err)
 {
-    const struct dsf_joined *j = s->of;
+    const struct dsf_joined_source *j = s->of;
     struct reading r = { j, &j->v[t->at], state };
     int status =
         dsf_merge_read(&r.of->merge, read_rank, &r, first, (int64_t)n, to, err);
@@ -54,7 +54,7 @@ static int read_joined(struct dsf_source *s, const struct dsf_source_tensor *t,
 
 static void close_joined(struct dsf_source *s)
 {
-    struct dsf_joined *j = s->of;
+    struct dsf_joined_source *j = s->of;
 
     for (size_t i = 0; i < j->count; i++) {
         dsf_merge_fini(&j->v[i].merge);
@@ -324,16 +324,18 @@ static void take_said(struct dsf_source *out, const struct dsf_source *from)
     out->scale = from->scale;
 }
 
-int dsf_zero_join(const struct dsf_zero *first, struct dsf_source *ranks, int n,
-                  void (*rename)(struct dsf_source *s), struct dsf_source *out,
-                  struct dsflow_err *err)
+int dsf_zero_join(const struct dsf_zero_source *first, struct dsf_source *ranks,
+                  int n, void (*rename)(struct dsf_source *s),
+                  struct dsf_source *out, struct dsflow_err *err)
 {
-    struct dsf_joined *j = dsf_xcalloc(1, sizeof(*j));
+    struct dsf_joined_source *j = dsf_xcalloc(1, sizeof(*j));
     bool said = first->info != NULL && first->info->kind == DSF_TORCH_DICT;
     size_t at;
     int status = DSFLOW_OK;
 
-    *j = (struct dsf_joined){ .ranks = ranks, .n = n, .count = ranks[0].n };
+    *j = (struct dsf_joined_source){ .ranks = ranks,
+                                     .n = n,
+                                     .count = ranks[0].n };
     j->v = dsf_xcalloc(j->count + 1, sizeof(*j->v));
     out->of = j;
     out->read = read_joined;

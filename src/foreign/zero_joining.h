@@ -6,7 +6,7 @@
 #include "foreign/zero_private.h"
 
 /* What a joined source is read from. */
-struct dsf_joined {
+struct dsf_joined_source {
     struct dsf_source *ranks;
     int n;
     struct dsf_joined_of {
@@ -18,8 +18,8 @@ struct dsf_joined {
 
 /* One tensor that is to be joined. */
 struct dsf_joining {
-    const struct dsf_zero *z; /* of the first rank */
-    const struct dsf_joined *j;
+    const struct dsf_zero_source *z; /* of the first rank */
+    const struct dsf_joined_source *j;
     struct dsf_joined_of *of;
     const char *name;            /* as ranks have it */
     struct dsf_source_tensor *t; /* with the shape of the first rank */

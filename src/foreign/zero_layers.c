@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The tensors of one layer. */
-static int add_layer(struct dsf_zero *z, const struct dsf_folder_file *f,
+static int add_layer(struct dsf_zero_source *z, const struct dsf_folder_file *f,
                      size_t *cap, struct dsflow_err *err)
 {
     const struct dsf_torch_file *file;
@@ -36,7 +36,7 @@ static int add_layer(struct dsf_zero *z, const struct dsf_folder_file *f,
     return status;
 }
 
-int dsf_zero_layers(struct dsf_zero *z, struct dsflow_err *err)
+int dsf_zero_layers(struct dsf_zero_source *z, struct dsflow_err *err)
 {
     const struct dsf_folder_file *f;
     int model = z->tensors > 1 ? z->tensor : -1;

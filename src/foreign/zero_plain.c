@@ -12,7 +12,7 @@
  * optimizer.
  */
 struct params {
-    struct dsf_zero *z;
+    struct dsf_zero_source *z;
     struct dsf_zero_param *v;
     uint32_t n;
 };
@@ -31,7 +31,7 @@ static bool is_same(const struct dsf_torch_node *a,
 static int list_params(struct params *p, const struct dsf_torch_node *module,
                        struct dsflow_err *err)
 {
-    struct dsf_zero *z = p->z;
+    struct dsf_zero_source *z = p->z;
 
     p->v = dsf_xcalloc(module->n + 1, sizeof(*p->v));
     for (uint32_t i = 0; i < module->n; i++) {
@@ -193,7 +193,7 @@ static int add_moments(const struct params *p, const char *name,
                        const struct dsf_torch_node *state, int64_t at,
                        int64_t n, struct dsflow_err *err)
 {
-    struct dsf_zero *z = p->z;
+    struct dsf_zero_source *z = p->z;
     const struct dsf_source_tensor *t = dsf_source_find(z->source, name);
     enum dsf_source_state which;
     int status = DSFLOW_OK;
@@ -242,7 +242,7 @@ static int read_numbered(struct params *p,
                          const struct dsf_torch_node *masters,
                          struct dsflow_err *err)
 {
-    struct dsf_zero *z = p->z;
+    struct dsf_zero_source *z = p->z;
     const struct dsf_torch_node *states, *groups;
     const struct dsf_torch_tensor *moment;
     const struct dsf_zero_param *misfit;
@@ -297,7 +297,7 @@ static int read_flat(struct params *p, const struct dsf_torch_node *optimizer,
                      const struct dsf_torch_node *masters,
                      struct dsflow_err *err)
 {
-    struct dsf_zero *z = p->z;
+    struct dsf_zero_source *z = p->z;
     const struct dsf_torch_node *inner =
         dsf_torch_find(optimizer, "optimizer_state_dict");
     const struct dsf_torch_node *states = dsf_torch_find(inner, "state");
@@ -385,7 +385,7 @@ static uint32_t count_of(const struct dsf_torch_node *optimizer)
 
 /* Does a matrix or vector of the last layers of a stage have the numbers that
  * the optimizer has last? Then these are the stage's. */
-static bool ends_alike(const struct dsf_zero *z,
+static bool ends_alike(const struct dsf_zero_source *z,
                        const struct dsf_torch_node *optimizer, size_t end,
                        uint32_t n)
 {
@@ -406,7 +406,7 @@ static bool ends_alike(const struct dsf_zero *z,
 static int list_stage(struct params *p, const struct dsf_torch_node *optimizer,
                       struct dsflow_err *err)
 {
-    struct dsf_zero *z = p->z;
+    struct dsf_zero_source *z = p->z;
     uint32_t n = count_of(optimizer), tied = 0;
 
     if (n == 0) /* no optimizer: all at once */
@@ -433,7 +433,8 @@ static int list_stage(struct params *p, const struct dsf_torch_node *optimizer,
 
 /* ZeRO keeps masters and moments in files of ranks: without those there are the
  * narrow weights of stages 1 and 2, for a run that begins with them. */
-static int check_no_shards(const struct dsf_zero *z, struct dsflow_err *err)
+static int check_no_shards(const struct dsf_zero_source *z,
+                           struct dsflow_err *err)
 {
     const struct dsf_torch_node *shapes =
         dsf_torch_find(z->root, "param_shapes");
@@ -449,7 +450,7 @@ static int check_no_shards(const struct dsf_zero *z, struct dsflow_err *err)
                        z->folder.path, whole ? ", or --weights-only" : "");
 }
 
-int dsf_zero_plain(struct dsf_zero *z, struct dsflow_err *err)
+int dsf_zero_plain(struct dsf_zero_source *z, struct dsflow_err *err)
 {
     const struct dsf_torch_node *optimizer =
         dsf_torch_find(z->root, "optimizer");

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 /* An optional whole number; `value` stays where there is none. */
-static int take_int(const struct dsf_zero *z, const char *key, int64_t *value,
-                    struct dsflow_err *err)
+static int take_int(const struct dsf_zero_source *z, const char *key,
+                    int64_t *value, struct dsflow_err *err)
 {
     const struct dsf_torch_node *n = dsf_torch_find(z->root, key);
 
@@ -16,7 +16,7 @@ static int take_int(const struct dsf_zero *z, const char *key, int64_t *value,
 }
 
 /* The optimizer of the configuration that is kept with it. */
-static void take_optimizer(struct dsf_zero *z)
+static void take_optimizer(struct dsf_zero_source *z)
 {
     const struct dsf_torch_node *type = dsf_torch_find(
         dsf_torch_find(dsf_torch_find(z->root, "ds_config"), "optimizer"),
@@ -27,7 +27,7 @@ static void take_optimizer(struct dsf_zero *z)
                  type->str);
 }
 
-int dsf_zero_numbers(struct dsf_zero *z, struct dsflow_err *err)
+int dsf_zero_numbers(struct dsf_zero_source *z, struct dsflow_err *err)
 {
     struct dsf_source *s = z->source;
     int status = take_int(z, "global_steps", &s->steps, err);
@@ -42,7 +42,8 @@ int dsf_zero_numbers(struct dsf_zero *z, struct dsflow_err *err)
 
 /* The loss scaler of ZeRO's optimizers, an object; of FP16_Optimizer the same
  * numbers stand in its dict. */
-void dsf_zero_scale(struct dsf_zero *z, const struct dsf_torch_file *file,
+void dsf_zero_scale(struct dsf_zero_source *z,
+                    const struct dsf_torch_file *file,
                     const struct dsf_torch_node *in)
 {
     static const struct {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-int dsf_zero_shape(struct dsf_zero *z, const struct dsf_torch_file *file,
+int dsf_zero_shape(struct dsf_zero_source *z, const struct dsf_torch_file *file,
                    const struct dsf_torch_node *shape,
                    struct dsf_source_tensor *t, struct dsflow_err *err)
 {
@@ -46,7 +46,7 @@ int dsf_zero_shape(struct dsf_zero *z, const struct dsf_torch_file *file,
     return DSFLOW_OK;
 }
 
-int dsf_zero_whole(struct dsf_zero *z, const struct dsf_torch_file *file,
+int dsf_zero_whole(struct dsf_zero_source *z, const struct dsf_torch_file *file,
                    const char *name, const struct dsf_torch_node *node,
                    enum dsf_source_state state, struct dsflow_err *err)
 {
@@ -65,7 +65,7 @@ int dsf_zero_whole(struct dsf_zero *z, const struct dsf_torch_file *file,
                           err);
 }
 
-bool dsf_zero_is_param(const struct dsf_zero *z, const char *name,
+bool dsf_zero_is_param(const struct dsf_zero_source *z, const char *name,
                        const struct dsf_torch_node *node)
 {
     const struct dsf_torch_node *list = dsf_torch_find(z->root, "buffer_names");
@@ -80,7 +80,7 @@ bool dsf_zero_is_param(const struct dsf_zero *z, const char *name,
     return dsf_torch_is_floats(node);
 }
 
-int dsf_zero_shared(struct dsf_zero *z, struct dsflow_err *err)
+int dsf_zero_shared(struct dsf_zero_source *z, struct dsflow_err *err)
 {
     const struct dsf_torch_node *shared =
         dsf_torch_find(z->root, "shared_params");
@@ -111,7 +111,7 @@ int dsf_zero_shared(struct dsf_zero *z, struct dsflow_err *err)
 
 /* Of one rank, or of several whose fragments follow each other; zeroes behind
  * them fill the last. */
-static int add_fragments(struct dsf_zero *z, struct dsf_source_tensor *t,
+static int add_fragments(struct dsf_zero_source *z, struct dsf_source_tensor *t,
                          struct dsflow_err *err)
 {
     int64_t left = dsf_source_elems(t);
@@ -149,7 +149,8 @@ static int add_fragments(struct dsf_zero *z, struct dsf_source_tensor *t,
     return status;
 }
 
-int dsf_zero_frozen(struct dsf_zero *z, const struct dsf_zero_shards *shards,
+int dsf_zero_frozen(struct dsf_zero_source *z,
+                    const struct dsf_zero_shards *shards,
                     struct dsflow_err *err)
 {
     const struct dsf_torch_node *shapes =
@@ -193,7 +194,7 @@ int dsf_zero_frozen(struct dsf_zero *z, const struct dsf_zero_shards *shards,
     return status;
 }
 
-bool dsf_zero_is_known(const struct dsf_zero *z,
+bool dsf_zero_is_known(const struct dsf_zero_source *z,
                        const struct dsf_source_tensor *t)
 {
     return (size_t)(t - z->source->tensors) < z->before;

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* The shape that the files of the model give a parameter; NULL: none. */
-static const struct dsf_torch_node *find_shape(const struct dsf_zero *z,
+static const struct dsf_torch_node *find_shape(const struct dsf_zero_source *z,
                                                const char *name)
 {
     const struct dsf_torch_node *lists =
@@ -28,7 +28,7 @@ static const struct dsf_torch_node *find_shape(const struct dsf_zero *z,
 
 /* The shape of a tensor, of its own file; numbers alone have that of the model.
  */
-static int set_shape(struct dsf_zero *z, struct dsf_source_tensor *t,
+static int set_shape(struct dsf_zero_source *z, struct dsf_source_tensor *t,
                      const struct dsf_torch_file *file,
                      const struct dsf_torch_tensor *own, struct dsflow_err *err)
 {
@@ -48,7 +48,7 @@ static int set_shape(struct dsf_zero *z, struct dsf_source_tensor *t,
 }
 
 /* One file of a parameter, if it is there. */
-static int add_file(struct dsf_zero *z, struct dsf_source_tensor *t,
+static int add_file(struct dsf_zero_source *z, struct dsf_source_tensor *t,
                     enum dsf_source_state state, const char *path,
                     struct dsflow_err *err)
 {
@@ -75,7 +75,7 @@ static int add_file(struct dsf_zero *z, struct dsf_source_tensor *t,
 }
 
 /* step.pt, where nothing has said how many updates there were. */
-static void add_step(struct dsf_zero *z, const char *path)
+static void add_step(struct dsf_zero_source *z, const char *path)
 {
     struct dsf_torch_file *file;
 
@@ -87,7 +87,7 @@ static void add_step(struct dsf_zero *z, const char *path)
 
 /* A parameter that no optimizer had, or another one's: the head of a tied model
  * is there by its weights alone. One that has lost a moment is not. */
-static void mark(const struct dsf_zero *z, struct dsf_source_tensor *t,
+static void mark(const struct dsf_zero_source *z, struct dsf_source_tensor *t,
                  const char *step)
 {
     const struct dsf_torch_node *shared =
@@ -103,7 +103,7 @@ static void mark(const struct dsf_zero *z, struct dsf_source_tensor *t,
                dsf_torch_find(shared, t->name) != NULL;
 }
 
-static int add_param(struct dsf_zero *z, const char *name,
+static int add_param(struct dsf_zero_source *z, const char *name,
                      struct dsflow_err *err)
 {
     static const struct {
@@ -148,7 +148,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-int dsf_zero_universal(struct dsf_zero *z, struct dsflow_err *err)
+int dsf_zero_universal(struct dsf_zero_source *z, struct dsflow_err *err)
 {
     char *path = dsf_xasprintf("%s/zero", z->folder.path), **names = NULL;
     DIR *d = opendir(path);

@@ -144,15 +144,15 @@ static void add_samples(struct timing *v, size_t n, struct dsf_samples *samples)
                           v[end].dtype == v[i].dtype &&
                           dsf_work_order(&v[end].work, &v[i].work) == 0;)
             end++;
-        dsf_samples_add(
-            samples,
-            &(struct dsf_sample){ .kind = v[i].op->name,
-                                  .work = v[i].work,
-                                  .seconds = v[i + (end - i) / 4].seconds,
-                                  .spread = v[i + 3 * (end - i) / 4].seconds -
-                                            v[i + (end - i) / 4].seconds,
-                                  .n = (unsigned)(end - i),
-                                  .dtype = v[i].dtype });
+        dsf_samples_add(samples,
+                        &(struct dsf_rate_sample){
+                            .kind = v[i].op->name,
+                            .work = v[i].work,
+                            .seconds = v[i + (end - i) / 4].seconds,
+                            .spread = v[i + 3 * (end - i) / 4].seconds -
+                                      v[i + (end - i) / 4].seconds,
+                            .n = (unsigned)(end - i),
+                            .dtype = v[i].dtype });
     }
 }
 
@@ -295,7 +295,7 @@ static int time_tasks(struct small *s, struct dsflow_exec *exec,
  * more than it has tasks. */
 struct answer {
     size_t n;
-    struct dsf_sample v[];
+    struct dsf_rate_sample v[];
 };
 
 static int time_tasks_there(void *user, void *to, struct dsflow_err *err)
@@ -328,8 +328,8 @@ static int here_or_apart(dsf_apart_fn work, struct small *s, void *answer,
 static int run_small(struct small *s, struct dsf_samples *samples,
                      struct dsflow_err *err)
 {
-    size_t bytes = sizeof(struct answer) +
-                   dsflow_graph_ntasks(s->graph) * sizeof(struct dsf_sample);
+    size_t bytes = sizeof(struct answer) + dsflow_graph_ntasks(s->graph) *
+                                               sizeof(struct dsf_rate_sample);
     struct answer *answer = dsf_xcalloc(1, bytes);
     int status = here_or_apart(time_tasks_there, s, answer, bytes, err);
 

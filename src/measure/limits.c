@@ -159,11 +159,11 @@ int dsf_limits_link(const struct dsf_limits *how, struct dsf_machine_model *m,
 }
 
 /* The sample of the same work; NULL: there is none. */
-static const struct dsf_sample *find_same(const struct dsf_samples *samples,
-                                          const struct dsf_sample *as)
+static const struct dsf_rate_sample *
+find_same(const struct dsf_samples *samples, const struct dsf_rate_sample *as)
 {
     for (size_t i = 0; i < samples->n; i++) {
-        const struct dsf_sample *s = &samples->v[i];
+        const struct dsf_rate_sample *s = &samples->v[i];
 
         if (strcmp(s->kind, as->kind) == 0 && s->dtype == as->dtype &&
             s->work.flops == as->work.flops && s->work.bytes == as->work.bytes)
@@ -178,11 +178,11 @@ bool dsf_limits_kind(const struct dsf_kind_rate *rate,
 {
     const double least = 1e-4; /* seconds of a task that says something */
     double sum = 0, seconds = 0;
-    const struct dsf_sample *same;
+    const struct dsf_rate_sample *same;
 
     *out = (struct dsf_kind_limit){ .against_one = NAN };
     for (size_t i = 0; i < all->n; i++) {
-        const struct dsf_sample *s = &all->v[i];
+        const struct dsf_rate_sample *s = &all->v[i];
         double t = dsf_rate_seconds(rate, &s->work);
 
         if (strcmp(s->kind, rate->kind) != 0 || s->dtype != rate->dtype)

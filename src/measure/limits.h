@@ -38,7 +38,7 @@ int dsf_limits_link(const struct dsf_limits *how, struct dsf_machine_model *m,
 
 /* A kind of task as it was measured on all cores, beside its rate. */
 struct dsf_kind_limit {
-    const struct dsf_sample *longest; /* of its samples; borrowed */
+    const struct dsf_rate_sample *longest; /* of its samples; borrowed */
     double against_one; /* its time / that on one core alone; NAN: not known */
     double off, most_off; /* rate / samples - 1: of all, and of the worst one
                              that is long enough */

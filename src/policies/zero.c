@@ -66,7 +66,7 @@ const char *dsf_zero_segment(const struct dsf_zero *z,
 static dsflow_data_id *new_spread(struct dsf_zero *z, dsflow_data_id id,
                                   bool whole)
 {
-    struct dsf_spread *s = &z->spread[id.i];
+    struct dsf_zero_parts *s = &z->spread[id.i];
 
     if (s->id == NULL)
         s->id = dsf_xcalloc((size_t)z->data, sizeof(*s->id));
@@ -113,7 +113,8 @@ static bool is_whole(const struct dsf_zero *z,
     return z->stage < (spec->role == DSFLOW_PARAMS ? 3 : 1);
 }
 
-const struct dsf_spread *dsf_zero_spread(struct dsf_zero *z, dsflow_data_id id)
+const struct dsf_zero_parts *dsf_zero_spread(struct dsf_zero *z,
+                                             dsflow_data_id id)
 {
     const struct dsflow_data_spec *spec = dsf_zero_spec(z, id);
 
@@ -124,9 +125,9 @@ const struct dsf_spread *dsf_zero_spread(struct dsf_zero *z, dsflow_data_id id)
 
 /* The same of data of a unit; in shards, or whole, if it was not spread before.
  */
-static const struct dsf_spread *cut(struct dsf_zero *z, dsflow_data_id id,
-                                    const struct dsflow_data_spec *unit,
-                                    bool whole)
+static const struct dsf_zero_parts *cut(struct dsf_zero *z, dsflow_data_id id,
+                                        const struct dsflow_data_spec *unit,
+                                        bool whole)
 {
     if (z->spread[id.i].id == NULL)
         spread(z, id, unit, whole);
@@ -200,7 +201,7 @@ static void plain(struct dsf_zero *z, const struct dsflow_task_spec *t)
 {
     dsf_add_mapped(z->rw.out, t, port, z);
     for (unsigned i = 0; i < t->ndata; i++) {
-        struct dsf_spread *s = &z->spread[t->data[i].i];
+        struct dsf_zero_parts *s = &z->spread[t->data[i].i];
 
         if (dsf_zero_spec(z, t->data[i])->role == DSFLOW_GRADS &&
             dsflow_task_access(t, i) & DSFLOW_W) {
@@ -263,7 +264,7 @@ void dsf_zero_spread_sums(struct dsf_zero *z, dsflow_data_id id,
 static void sum_ranks(struct dsf_zero *z, const struct dsflow_task_spec *t)
 {
     const struct dsflow_data_spec *spec = dsf_zero_spec(z, t->data[0]);
-    struct dsf_spread *s = &z->spread[t->data[0].i];
+    struct dsf_zero_parts *s = &z->spread[t->data[0].i];
     dsflow_data_id *sums = dsf_xcalloc((size_t)z->data, sizeof(*sums));
 
     for (int32_t d = 0; d < z->data; d++)
@@ -298,7 +299,7 @@ static enum how how_done(struct dsf_zero *z, const struct dsflow_task_spec *t)
 
     for (unsigned i = 0; i < t->ndata; i++) {
         const struct dsflow_data_spec *spec = dsf_zero_spec(z, t->data[i]);
-        const struct dsf_spread *s = &z->spread[t->data[i].i];
+        const struct dsf_zero_parts *s = &z->spread[t->data[i].i];
 
         if (!dsf_task_port(t, i)->slice || is_left(t, i))
             continue;
@@ -326,7 +327,7 @@ static void on_rank(struct dsf_zero *z, const struct dsflow_task_spec *task,
 
     t.rank = (int16_t)dsf_zero_beside(z, unit->home, d);
     for (unsigned i = 0; i < t.ndata; i++) {
-        const struct dsf_spread *s = &z->spread[t.data[i].i];
+        const struct dsf_zero_parts *s = &z->spread[t.data[i].i];
 
         if (!dsf_task_port(&t, i)->slice) {
             ports[i] = port(z, &t, i);
@@ -355,7 +356,7 @@ static void unit_task(struct dsf_zero *z, const struct dsflow_task_spec *t,
         if (how == REPLICAS || dsf_pieces_elems(&pieces, d) > 0)
             on_rank(z, t, unit, d, how);
     for (unsigned i = 0; i < t->ndata && how == SHARDS; i++) {
-        struct dsf_spread *s = &z->spread[t->data[i].i];
+        struct dsf_zero_parts *s = &z->spread[t->data[i].i];
 
         if (t->op == &dsf_op_serve_mean)
             s->shards = false;
@@ -378,7 +379,7 @@ static void join(struct dsf_zero *z, const struct dsflow_task_spec *t)
     uint32_t n = 0;
 
     for (unsigned i = 0; i < t->ndata; i++) {
-        const struct dsf_spread *s = &z->spread[t->data[i].i];
+        const struct dsf_zero_parts *s = &z->spread[t->data[i].i];
 
         if (s->id == NULL)
             ports[n++] = port(z, t, i);

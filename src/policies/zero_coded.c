@@ -182,7 +182,7 @@ bool dsf_zero_serves_signs(const struct dsflow_task_spec *t)
 /* All numbers of a block are as large as its scale: no bit is lost. */
 void dsf_zero_gather_signs(struct dsf_zero *z, const struct dsflow_task_spec *t,
                            const struct dsflow_data_spec *unit,
-                           const struct dsf_spread *s)
+                           const struct dsf_zero_parts *s)
 {
     enum { OUT = 1 };
     const struct dsf_chunk_args *a = t->args;

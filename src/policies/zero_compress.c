@@ -199,7 +199,7 @@ void dsf_zero_sum_groups(struct dsf_zero *z, const struct dsflow_task_spec *t)
     const struct dsf_add_recoded_args *a = t->args;
     const struct dsflow_data_spec *spec = dsf_zero_spec(z, t->data[0]);
     const struct dsf_pieces pieces = dsf_zero_pieces(z, spec);
-    struct dsf_spread *s = &z->spread[t->data[0].i];
+    struct dsf_zero_parts *s = &z->spread[t->data[0].i];
     dsflow_data_id *first = dsf_xcalloc((size_t)z->data, sizeof(*first));
     struct dsf_zero_terms terms;
 

@@ -12,7 +12,7 @@
 #include "tasks/coding.h"
 
 /* A piece of data of one unit as the data ranks have it. */
-struct dsf_spread {
+struct dsf_zero_parts {
     dsflow_data_id *id; /* [data]; NULL: it is as it was */
     bool whole; /* each has room for all of it, not only for its shard */
     bool shards;        /* only its own shard has the right contents */
@@ -34,7 +34,7 @@ struct dsf_zero {
     const struct dsflow_plan *plan;
     const struct dsf_zero_keys *keys;
     int32_t data, stage;         /* ranks; ZeRO's stage */
-    struct dsf_spread *spread;   /* by data of `in` */
+    struct dsf_zero_parts *spread; /* by data of `in` */
     bool passing;                /* gradients are complete layer by layer */
     uint32_t collectives;        /* the largest id so far */
     uint8_t program;
@@ -85,7 +85,8 @@ struct dsf_pieces dsf_zero_pieces(const struct dsf_zero *z,
                                   const struct dsflow_data_spec *spec);
 
 /* Parameters and states as they are spread. */
-const struct dsf_spread *dsf_zero_spread(struct dsf_zero *z, dsflow_data_id id);
+const struct dsf_zero_parts *dsf_zero_spread(struct dsf_zero *z,
+                                             dsflow_data_id id);
 
 /* Is it of a unit that every block has, with the same sizes? What tensor ranks
  * share of one is small, and has buffers of its own. */
@@ -177,7 +178,7 @@ int32_t dsf_zero_groups(const struct dsf_zero *z);
 bool dsf_zero_serves_signs(const struct dsflow_task_spec *t);
 void dsf_zero_gather_signs(struct dsf_zero *z, const struct dsflow_task_spec *t,
                            const struct dsflow_data_spec *unit,
-                           const struct dsf_spread *s);
+                           const struct dsf_zero_parts *s);
 /* What becomes of a task `recode`, where ranks have shards of the masters. */
 void dsf_zero_recode(struct dsf_zero *z, const struct dsflow_task_spec *t);
 /* zero_rows.c: does the task add gradients that are sent as rows? And they are

@@ -87,7 +87,7 @@ void dsf_zero_sum_rows(struct dsf_zero *z, const struct dsflow_task_spec *t,
     const struct dsflow_data_spec *spec = dsf_zero_spec(z, t->data[0]);
     const struct dsf_pieces pieces = dsf_zero_pieces(z, spec);
     const bool all = z->stage == 0, whole = z->stage < 2;
-    struct dsf_spread *s = &z->spread[t->data[0].i];
+    struct dsf_zero_parts *s = &z->spread[t->data[0].i];
     dsflow_data_id *ports = dsf_xcalloc((size_t)z->data + 1, sizeof(*ports));
 
     pack(z, t, sums, ports + 1);

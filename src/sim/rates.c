@@ -15,7 +15,8 @@ enum dsflow_dtype dsf_sample_type(const struct dsflow_graph *g,
 }
 
 /* Do they tell of one rate? */
-static bool is_alike(const struct dsf_sample *x, const struct dsf_sample *y)
+static bool is_alike(const struct dsf_rate_sample *x,
+                     const struct dsf_rate_sample *y)
 {
     return x->dtype == y->dtype && strcmp(x->kind, y->kind) == 0;
 }
@@ -30,10 +31,10 @@ int dsf_work_order(const struct dsf_work *x, const struct dsf_work *y)
 }
 
 void dsf_samples_add(struct dsf_samples *samples,
-                     const struct dsf_sample *sample)
+                     const struct dsf_rate_sample *sample)
 {
     for (size_t i = 0; i < samples->n; i++) {
-        struct dsf_sample *s = &samples->v[i];
+        struct dsf_rate_sample *s = &samples->v[i];
 
         if (!is_alike(s, sample) ||
             dsf_work_order(&s->work, &sample->work) != 0)
@@ -54,7 +55,7 @@ double dsf_samples_scatter(const struct dsf_samples *samples)
     double spread = 0, seconds = 0;
 
     for (size_t i = 0; i < samples->n; i++) {
-        const struct dsf_sample *s = &samples->v[i];
+        const struct dsf_rate_sample *s = &samples->v[i];
 
         if (s->seconds < 1e-4 || s->n < 4)
             continue;
@@ -70,7 +71,7 @@ void dsf_samples_keep_new(struct dsf_samples *samples,
     size_t n = 0;
 
     for (size_t i = 0; i < samples->n; i++) {
-        const struct dsf_sample *s = &samples->v[i];
+        const struct dsf_rate_sample *s = &samples->v[i];
         const struct dsf_kind_rate *rate =
             dsf_machine_model_kind(m, s->kind, false, s->dtype);
 
@@ -86,7 +87,7 @@ double dsf_samples_flops(const struct dsf_samples *samples,
     double best = 0;
 
     for (size_t i = 0; i < samples->n; i++) {
-        const struct dsf_sample *s = &samples->v[i];
+        const struct dsf_rate_sample *s = &samples->v[i];
 
         if (s->dtype == dtype && s->seconds > 1e-4)
             best = fmax(best, s->work.flops / s->seconds);
@@ -95,7 +96,7 @@ double dsf_samples_flops(const struct dsf_samples *samples,
 }
 
 /* How much a sample counts: a step is made of its long tasks. */
-static double weight(const struct dsf_sample *s)
+static double weight(const struct dsf_rate_sample *s)
 {
     return sqrt(s->seconds);
 }
@@ -103,8 +104,9 @@ static double weight(const struct dsf_sample *s)
 /* Least squares of (x . c - y) / y over the samples like `as`, with only the
  * terms of `mask` (1 fixed, 2 flops, 4 bytes, 8 scores). Returns the sum of
  * squares, or INFINITY where a coefficient would be negative. */
-static double solve(const struct dsf_samples *s, const struct dsf_sample *as,
-                    unsigned mask, double c[DSF_NTERMS])
+static double solve(const struct dsf_samples *s,
+                    const struct dsf_rate_sample *as, unsigned mask,
+                    double c[DSF_NTERMS])
 {
     double a[DSF_NTERMS][DSF_NTERMS + 1] = { { 0 } }, rest = 0;
     unsigned term[DSF_NTERMS], n = 0;
@@ -114,7 +116,7 @@ static double solve(const struct dsf_samples *s, const struct dsf_sample *as,
         if (mask >> i & 1)
             term[n++] = i;
     for (size_t i = 0; i < s->n; i++) {
-        const struct dsf_sample *p = &s->v[i];
+        const struct dsf_rate_sample *p = &s->v[i];
         double x[DSF_NTERMS] = { 1, p->work.flops, p->work.bytes,
                                  p->work.scores };
 
@@ -149,7 +151,7 @@ static double solve(const struct dsf_samples *s, const struct dsf_sample *as,
             return INFINITY;
     }
     for (size_t i = 0; i < s->n; i++) {
-        const struct dsf_sample *p = &s->v[i];
+        const struct dsf_rate_sample *p = &s->v[i];
         double e;
 
         if (!is_alike(p, as) || p->seconds <= 0)
@@ -164,7 +166,8 @@ static double solve(const struct dsf_samples *s, const struct dsf_sample *as,
 }
 
 static void fit_kind(const struct dsf_samples *samples,
-                     const struct dsf_sample *as, struct dsf_machine_model *m)
+                     const struct dsf_rate_sample *as,
+                     struct dsf_machine_model *m)
 {
     double best = INFINITY, kept[DSF_NTERMS] = { 0 };
     struct dsf_kind_rate *rate;

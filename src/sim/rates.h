@@ -6,7 +6,7 @@
 #include "sim/cost.h"
 
 /* Times of tasks that were alike. */
-struct dsf_sample {
+struct dsf_rate_sample {
     const char *kind; /* borrowed, of an op */
     struct dsf_work work;
     double seconds; /* the lower quartile of their times */
@@ -15,7 +15,7 @@ struct dsf_sample {
     enum dsflow_dtype dtype; /* bf16 or fp16; DSFLOW_BYTES: any other */
 };
 struct dsf_samples {
-    struct dsf_sample *v;
+    struct dsf_rate_sample *v;
     size_t n, cap;
 };
 
@@ -25,7 +25,7 @@ enum dsflow_dtype dsf_sample_type(const struct dsflow_graph *g,
 
 /* Where the same was measured before, the shorter time counts. */
 void dsf_samples_add(struct dsf_samples *samples,
-                     const struct dsf_sample *sample);
+                     const struct dsf_rate_sample *sample);
 
 /* The spread as a share of the time, of all tasks that are long enough for it
  * to mean something; 0: there are none. */

@@ -15,7 +15,7 @@
 static uint32_t rank_of(const struct dsf_bpe *bpe, uint32_t left,
                         uint32_t right, uint32_t *id)
 {
-    const struct dsf_merge *m = dsf_bpe_find_merge(bpe, left, right);
+    const struct dsf_pair_merge *m = dsf_bpe_find_merge(bpe, left, right);
 
     *id = m->id;
     return m->rank;

@@ -191,14 +191,14 @@ static void grow_merges(struct dsf_bpe *bpe)
 {
     size_t n = bpe->merges != NULL ? bpe->mask + 1 : 0;
     size_t to = n > 0 ? 2 * n : 1024;
-    struct dsf_merge *old = bpe->merges;
+    struct dsf_pair_merge *old = bpe->merges;
 
     if (n > 0 && 2 * (bpe->nmerges + 1) <= n)
         return;
     bpe->merges = dsf_xcalloc(to, sizeof(*bpe->merges));
     bpe->mask = to - 1;
     for (size_t i = 0; i < to; i++)
-        bpe->merges[i] = (struct dsf_merge){ UINT64_MAX, DSF_NO_RANK, 0 };
+        bpe->merges[i] = (struct dsf_pair_merge){ UINT64_MAX, DSF_NO_RANK, 0 };
     for (size_t i = 0; i < n; i++)
         if (old[i].pair != UINT64_MAX)
             *dsf_bpe_find_merge(bpe, (uint32_t)(old[i].pair >> 32),
@@ -219,7 +219,7 @@ int dsf_bpe_merge(struct dsf_bpe *bpe, const char *left, size_t nleft,
 {
     int32_t a = dsf_strings_find(&bpe->names, left, nleft), both;
     int32_t b = dsf_strings_find(&bpe->names, right, nright);
-    struct dsf_merge *merge;
+    struct dsf_pair_merge *merge;
     char *name;
 
     if (a < 0)
@@ -239,8 +239,8 @@ int dsf_bpe_merge(struct dsf_bpe *bpe, const char *left, size_t nleft,
     merge = dsf_bpe_find_merge(bpe, (uint32_t)a, (uint32_t)b);
     bpe->nmerges += merge->pair == UINT64_MAX;
     /* Of a merge that is listed twice, the last counts, as elsewhere. */
-    *merge = (struct dsf_merge){ (uint64_t)(uint32_t)a << 32 | (uint32_t)b,
-                                 bpe->next_rank++, (uint32_t)both };
+    *merge = (struct dsf_pair_merge){ (uint64_t)(uint32_t)a << 32 | (uint32_t)b,
+                                      bpe->next_rank++, (uint32_t)both };
     return DSFLOW_OK;
 }
 

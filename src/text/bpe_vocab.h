@@ -20,7 +20,7 @@ struct dsf_strings {
 int32_t dsf_strings_find(const struct dsf_strings *s, const char *text,
                          size_t n); /* or -1 */
 
-struct dsf_merge {
+struct dsf_pair_merge {
     uint64_t pair; /* left << 32 | right; UINT64_MAX: free */
     uint32_t rank; /* DSF_NO_RANK where it is free */
     uint32_t id;   /* of the two together */
@@ -31,7 +31,7 @@ struct dsf_merge {
 
 struct dsf_bpe {
     struct dsf_strings names, bytes;
-    struct dsf_merge *merges; /* a hash table */
+    struct dsf_pair_merge *merges; /* a hash table */
     size_t mask, nmerges;
     uint32_t next_rank;
     int32_t byte[256];              /* token of each byte */
@@ -40,7 +40,7 @@ struct dsf_bpe {
 };
 
 /* The merge of a pair, or the free place where it would be. */
-static inline struct dsf_merge *
+static inline struct dsf_pair_merge *
 dsf_bpe_find_merge(const struct dsf_bpe *bpe, uint32_t left, uint32_t right)
 {
     uint64_t pair = (uint64_t)left << 32 | right;

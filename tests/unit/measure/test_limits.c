@@ -74,10 +74,11 @@ static void copies_count_of_memory_and_links(void **state)
 
 static void rates_are_compared_with_samples(void **state)
 {
-    struct dsf_sample on_one[] = { SAMPLE("mlp", 2e9, 1) };
-    struct dsf_sample on_all[] = { SAMPLE("mlp", 1e9, 1), SAMPLE("out", 9e9, 9),
-                                   SAMPLE("mlp", 2e9, 4),
-                                   SAMPLE("mlp", 1e3, 5e-5) };
+    struct dsf_rate_sample on_one[] = { SAMPLE("mlp", 2e9, 1) };
+    struct dsf_rate_sample on_all[] = { SAMPLE("mlp", 1e9, 1),
+                                        SAMPLE("out", 9e9, 9),
+                                        SAMPLE("mlp", 2e9, 4),
+                                        SAMPLE("mlp", 1e3, 5e-5) };
     struct dsf_samples one = { on_one, 1, 1 }, all = { on_all, 4, 4 };
     char mlp[] = "mlp", out[] = "out", adam[] = "adam";
     struct dsf_kind_rate rate = { .kind = mlp, .per_flop = 1e-9 };

@@ -9,7 +9,7 @@ static void add(struct dsf_samples *samples, const char *kind,
                 struct dsf_work work, double seconds)
 {
     dsf_samples_add(
-        samples, &(struct dsf_sample){
+        samples, &(struct dsf_rate_sample){
                      .kind = kind, .work = work, .seconds = seconds, .n = 1 });
 }
 
@@ -47,7 +47,7 @@ static void a_kind_has_rates_of_its_own_in_a_narrow_type(void **state)
 {
     struct dsf_samples samples = { 0 };
     struct dsf_machine_model m;
-    struct dsf_sample s = { .kind = "mlp", .n = 1 };
+    struct dsf_rate_sample s = { .kind = "mlp", .n = 1 };
 
     dsf_machine_model_init(&m);
     for (int i = 1; i <= 8; i++) {
@@ -83,9 +83,9 @@ static void what_has_a_rate_is_not_new(void **state)
     dsf_machine_model_add_kind(&m, "adam", false, DSFLOW_BYTES);
     add(&samples, "adam", (struct dsf_work){ 1, 2, 0 }, 1e-3);
     add(&samples, "cast", (struct dsf_work){ 1, 2, 0 }, 1e-3);
-    dsf_samples_add(&samples, &(struct dsf_sample){ .kind = "adam",
-                                                    .seconds = 1,
-                                                    .dtype = DSFLOW_BF16 });
+    dsf_samples_add(&samples,
+                    &(struct dsf_rate_sample){
+                        .kind = "adam", .seconds = 1, .dtype = DSFLOW_BF16 });
     dsf_samples_keep_new(&samples, &m);
     assert_int_equal(samples.n, 2);
     assert_string_equal(samples.v[0].kind, "cast");
@@ -98,22 +98,22 @@ static void what_has_a_rate_is_not_new(void **state)
 static void scatter_is_the_spread_of_long_tasks(void **state)
 {
     struct dsf_samples samples = { 0 };
-    struct dsf_sample s = { .kind = "a", .seconds = 1e-3, .n = 4 };
+    struct dsf_rate_sample s = { .kind = "a", .seconds = 1e-3, .n = 4 };
 
     assert_float_equal(dsf_samples_scatter(&samples), 0, 0);
     s.spread = 1e-4;
     dsf_samples_add(&samples, &s);
-    s = (struct dsf_sample){ "b", { 1, 1, 1 }, 2e-3, 8e-4, 8 };
+    s = (struct dsf_rate_sample){ "b", { 1, 1, 1 }, 2e-3, 8e-4, 8 };
     dsf_samples_add(&samples, &s);
     /* One of a moment, and one that came once. */
-    s = (struct dsf_sample){ "c", { 1, 1, 1 }, 1e-5, 1e-3, 100 };
+    s = (struct dsf_rate_sample){ "c", { 1, 1, 1 }, 1e-5, 1e-3, 100 };
     dsf_samples_add(&samples, &s);
-    s = (struct dsf_sample){ "d", { 1, 1, 1 }, 1, 5, 1 };
+    s = (struct dsf_rate_sample){ "d", { 1, 1, 1 }, 1, 5, 1 };
     dsf_samples_add(&samples, &s);
     assert_float_equal(dsf_samples_scatter(&samples),
                        (4 * 1e-4 + 8 * 8e-4) / (4 * 1e-3 + 8 * 2e-3), 1e-12);
     /* What was measured again, and faster, has its own. */
-    s = (struct dsf_sample){ "b", { 1, 1, 1 }, 1e-3, 0, 0 };
+    s = (struct dsf_rate_sample){ "b", { 1, 1, 1 }, 1e-3, 0, 0 };
     dsf_samples_add(&samples, &s);
     assert_float_equal(dsf_samples_scatter(&samples),
                        4 * 1e-4 / (4 * 1e-3 + 8 * 1e-3), 1e-12);
