@@ -289,8 +289,8 @@ struct llama {
     bool qkv_bias;
 };
 
-/* Which layers of a Qwen2 have the window: those that layer_types names, or
- * else those from max_window_layers on. Returns whether any has. */
+/* Which layers have the window: those that layer_types names, or else, of a
+ * Qwen2, those from max_window_layers on. Returns whether any has. */
 static bool list_windows(const struct config *c, int64_t layers, bool *on)
 {
     static const char *const types[] = { "full_attention", "sliding_attention",
@@ -318,14 +318,16 @@ static bool list_windows(const struct config *c, int64_t layers, bool *on)
 #define MOST_WINDOW 1048576
 
 /* The tokens that a token sees, itself included, and in which layers; 0: all
- * before it. */
+ * before it. A Mistral with layer_types is a Ministral to AutoModel of newer
+ * versions of transformers, and has the window in all layers to others. */
 static int64_t read_window(const struct config *c, const struct llama *kind,
                            int64_t layers, struct dsf_hf_windows *windows)
 {
+    const bool mistral = strcmp(kind->type, "mistral") == 0;
     int64_t window = whole_or_null(c, "sliding_window",
                                    strcmp(kind->type, "llama") == 0 ? 0 : 4096,
                                    0, INT64_MAX);
-    bool any;
+    bool any = true;
 
     if (strcmp(kind->type, "llama") == 0 && window != 0)
         wrong(c, "sliding_window", "null");
@@ -334,11 +336,13 @@ static int64_t read_window(const struct config *c, const struct llama *kind,
          !flag(c, "use_sliding_window", false)))
         return 0;
     windows->layers = dsf_xcalloc((size_t)layers, sizeof(*windows->layers));
-    any = strcmp(kind->type, "mistral") == 0;
-    if (any)
+    if (mistral && !says(c, "layer_types"))
         memset(windows->layers, true, (size_t)layers * sizeof(bool));
     else
         any = list_windows(c, layers, windows->layers);
+    for (int64_t l = 0; l < layers && mistral; l++)
+        if (!windows->layers[l])
+            wrong(c, "layer_types", "sliding_attention in all layers");
     return !any ? 0 : window < MOST_WINDOW ? window : MOST_WINDOW;
 }
 

@@ -463,6 +463,14 @@ static void the_windows_of_layers_are_those_of_transformers(void **state)
            "/config.json: sliding_window: 0: expected a whole number, 1 to "
            "9223372036854775807",
            0, 0);
+    window("mistral", "\"sliding_window\": 8, " TYPES("sliding", "sliding"), "",
+           NULL, 8, 8);
+    window("mistral", "\"sliding_window\": 8, \"layer_types\": null", "", NULL,
+           8, 8);
+    window("mistral", "\"sliding_window\": 8, " TYPES("full", "sliding"), "",
+           "/config.json: layer_types: [\"full_attention\", "
+           "\"sliding_attention\"]: expected sliding_attention in all layers",
+           0, 0);
     window("llama", "\"sliding_window\": 8", "",
            "/config.json: sliding_window: 8: expected null", 0, 0);
     window("qwen2", "\"sliding_window\": 8", "", NULL, 0, 0);
