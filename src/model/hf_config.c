@@ -289,12 +289,23 @@ struct llama {
     bool qkv_bias;
 };
 
+static const char *const types_of_layers[] = { "full_attention",
+                                               "sliding_attention", NULL };
+
+static bool names_sliding(const struct config *c)
+{
+    const json_t *list = json_object_get(c->object, "layer_types");
+
+    for (size_t l = 0; l < json_array_size(list); l++)
+        if (is_one_of(json_array_get(list, l), types_of_layers + 1))
+            return true;
+    return false;
+}
+
 /* Which layers have the window: those that layer_types names, or else, of a
  * Qwen2, those from max_window_layers on. Returns whether any has. */
 static bool list_windows(const struct config *c, int64_t layers, bool *on)
 {
-    static const char *const types[] = { "full_attention", "sliding_attention",
-                                         NULL };
     const json_t *list = json_object_get(c->object, "layer_types");
     int64_t full = whole(c, "max_window_layers", 28, 0, 1048576);
     bool any = false;
@@ -306,9 +317,9 @@ static bool list_windows(const struct config *c, int64_t layers, bool *on)
     for (int64_t l = 0; l < layers; l++) {
         const json_t *type = json_array_get(list, (size_t)l);
 
-        if (type != NULL && !is_one_of(type, types))
+        if (type != NULL && !is_one_of(type, types_of_layers))
             wrong(c, "layer_types", "full_attention or sliding_attention");
-        on[l] = type != NULL ? is_one_of(type, types + 1) : l >= full;
+        on[l] = type != NULL ? is_one_of(type, types_of_layers + 1) : l >= full;
         any |= on[l];
     }
     return any;
@@ -331,9 +342,14 @@ static int64_t read_window(const struct config *c, const struct llama *kind,
 
     if (strcmp(kind->type, "llama") == 0 && window != 0)
         wrong(c, "sliding_window", "null");
-    if (strcmp(kind->type, "llama") == 0 || window == 0 ||
-        (strcmp(kind->type, "qwen2") == 0 &&
-         !flag(c, "use_sliding_window", false)))
+    if (strcmp(kind->type, "llama") == 0)
+        return 0;
+    if (strcmp(kind->type, "qwen2") == 0 &&
+        !flag(c, "use_sliding_window", false))
+        window = 0;
+    if (window == 0 && names_sliding(c))
+        wrong(c, "layer_types", "full_attention: there is no sliding window");
+    if (window == 0)
         return 0;
     windows->layers = dsf_xcalloc((size_t)layers, sizeof(*windows->layers));
     if (mistral && !says(c, "layer_types"))

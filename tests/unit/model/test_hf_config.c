@@ -474,6 +474,22 @@ static void the_windows_of_layers_are_those_of_transformers(void **state)
     window("llama", "\"sliding_window\": 8", "",
            "/config.json: sliding_window: 8: expected null", 0, 0);
     window("qwen2", "\"sliding_window\": 8", "", NULL, 0, 0);
+#define NO_WINDOW                                                              \
+    "/config.json: layer_types: [\"full_attention\", "                         \
+    "\"sliding_attention\"]: expected full_attention: there is no sliding "    \
+    "window"
+    window("qwen2", "\"sliding_window\": 8, " TYPES("full", "full"), "", NULL,
+           0, 0);
+    window("qwen2", "\"sliding_window\": 8, " TYPES("full", "sliding"), "",
+           NO_WINDOW, 0, 0);
+    window("qwen2",
+           "\"use_sliding_window\": true, \"sliding_window\": null, " TYPES(
+               "full", "sliding"),
+           "", NO_WINDOW, 0, 0);
+    window("mistral", "\"sliding_window\": null, " TYPES("full", "full"), "",
+           NULL, 0, 0);
+    window("mistral", "\"sliding_window\": null, " TYPES("full", "sliding"), "",
+           NO_WINDOW, 0, 0);
     window("qwen2", USED, "", NULL, 0, 0); /* 28 layers see all */
     window("qwen2", USED ", \"max_window_layers\": 2", "", NULL, 0, 0);
     window("qwen2", USED ", \"max_window_layers\": 1", "", NULL, 0, 8);
