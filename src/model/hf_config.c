@@ -117,6 +117,18 @@ static void only(const struct config *c, const char *key, bool absent, bool is)
         wrong(c, key, is ? "true" : "false");
 }
 
+/* What `key` says, or means where it is absent, must divide another number. */
+static void divides(const struct config *c, const char *key, int64_t n,
+                    const char *whole_key, int64_t whole)
+{
+    if (whole % n == 0 || *c->status < 0)
+        return;
+    *c->status = dsflow_fail(
+        c->err, DSFLOW_EINVAL, "%s: %s: %s%lld: expected a divisor of %s, %lld",
+        c->path, key, has(c, key) ? "" : "is missing, which means ",
+        (long long)n, whole_key, (long long)whole);
+}
+
 static bool is_one_of(const json_t *value, const char *const *names)
 {
     const char *text = json_string_value(value);
@@ -166,8 +178,7 @@ static void read_gpt2(const struct config *c, struct dsf_job_model *m)
     only(c, "scale_attn_by_inverse_layer_idx", false, false);
     only(c, "add_cross_attention", false, false);
     only(c, "tie_word_embeddings", true, true);
-    if (m->width % m->heads != 0)
-        wrong(c, "n_head", "a divisor of n_embd");
+    divides(c, "n_head", m->heads, "n_embd", m->width);
 }
 
 /* How positions turn: one of the two places where a config.json says it. */
@@ -380,12 +391,12 @@ static void read_llama(const struct config *c, const struct llama *kind,
     m->norm_eps = number(c, "rms_norm_eps", 1e-6, 1e-12, 0.1);
     m->tied = flag(c, "tie_word_embeddings", false);
     m->qkv_bias = kind->qkv_bias;
-    if (!says(c, "head_dim") && m->width % m->heads != 0)
-        wrong(c, "num_attention_heads", "a divisor of hidden_size");
+    if (!says(c, "head_dim"))
+        divides(c, "num_attention_heads", m->heads, "hidden_size", m->width);
     m->head_dim = whole_or_null(c, "head_dim", m->width / m->heads,
                                 m->width / m->heads, DSF_MOST_HEAD_DIM);
-    if (m->heads % m->kv_heads != 0)
-        wrong(c, "num_key_value_heads", "a divisor of num_attention_heads");
+    divides(c, "num_key_value_heads", m->kv_heads, "num_attention_heads",
+            m->heads);
     if (m->head_dim % 2 != 0)
         wrong(c, says(c, "head_dim") ? "head_dim" : "num_attention_heads",
               "heads of an even width");

@@ -160,7 +160,7 @@ static void numbers_are_checked(void **state)
             "number, 1 to 1048576");
     refused("llama", "\"num_key_value_heads\": 3",
             "/config.json: num_key_value_heads: 3: expected a divisor of "
-            "num_attention_heads");
+            "num_attention_heads, 4");
     refused("llama", "\"num_key_value_heads\": 0",
             "/config.json: num_key_value_heads: 0: expected a whole number, 1 "
             "to 1024");
@@ -184,7 +184,7 @@ static void numbers_are_checked(void **state)
             "/config.json: quantization_config: {\"bits\": 4}: expected none: "
             "weights must be floats");
     refused("-", "\"model_type\": \"gpt2\", \"n_head\": 5",
-            "/config.json: n_head: 5: expected a divisor of n_embd");
+            "/config.json: n_head: 5: expected a divisor of n_embd, 768");
     refused("-", "\"model_type\": \"gpt2\", \"n_inner\": 0",
             "/config.json: n_inner: 0: expected a whole number, 1 to 1048576");
     refused("-", "\"model_type\": \"gpt2\", \"tie_word_embeddings\": false",
@@ -259,8 +259,11 @@ static void what_is_absent_means_what_transformers_means(void **state)
     assert_int_equal(m.dims.kv_heads, 4);
     assert_int_equal(m.dims.context, 131072);
     refused("mistral", "",
-            "/config.json: num_key_value_heads: is missing: "
-            "expected a divisor of num_attention_heads");
+            "/config.json: num_key_value_heads: is missing, which means 8: "
+            "expected a divisor of num_attention_heads, 4");
+    refused("-", "\"model_type\": \"gpt2\", \"n_embd\": 32",
+            "/config.json: n_head: is missing, which means 12: expected a "
+            "divisor of n_embd, 32");
     m = taken("qwen2", "\"num_key_value_heads\": 2");
     assert_int_equal(m.dims.context, 32768);
     assert_true(m.dims.qkv_bias);
