@@ -154,16 +154,35 @@ static void one_of(const struct config *c, const char *key,
     wrong(c, key, expected);
 }
 
+/* The name that a size of a GPT-2 has here: its own, or that of other models,
+ * which transformers takes for it. */
+static const char *named(const struct config *c, const char *own,
+                         const char *other)
+{
+    char expected[80];
+
+    if (!has(c, other))
+        return own;
+    snprintf(expected, sizeof(expected), "what %s says", other);
+    if (has(c, own) && !json_equal(json_object_get(c->object, own),
+                                   json_object_get(c->object, other)))
+        wrong(c, own, expected);
+    return other;
+}
+
 static void read_gpt2(const struct config *c, struct dsf_job_model *m)
 {
     static const char *const gelus[] = { "gelu_new", "gelu_pytorch_tanh",
                                          NULL };
+    const char *heads = named(c, "n_head", "num_attention_heads");
+    const char *width = named(c, "n_embd", "hidden_size");
 
     m->family = DSF_GPT2;
-    m->layers = whole(c, "n_layer", 12, 1, 1024);
-    m->heads = m->kv_heads = whole(c, "n_head", 12, 1, 1024);
-    m->width = whole(c, "n_embd", 768, 1, 65536);
-    m->context = whole(c, "n_positions", 1024, 1, 1048576);
+    m->layers = whole(c, named(c, "n_layer", "num_hidden_layers"), 12, 1, 1024);
+    m->heads = m->kv_heads = whole(c, heads, 12, 1, 1024);
+    m->width = whole(c, width, 768, 1, 65536);
+    m->context = whole(c, named(c, "n_positions", "max_position_embeddings"),
+                       1024, 1, 1048576);
     m->vocab = whole(c, "vocab_size", 50257, 2, 4194304);
     m->ffn_width =
         whole_or_null(c, "n_inner", 4 * m->width, 4 * m->width, 1048576);
@@ -178,7 +197,7 @@ static void read_gpt2(const struct config *c, struct dsf_job_model *m)
     only(c, "scale_attn_by_inverse_layer_idx", false, false);
     only(c, "add_cross_attention", false, false);
     only(c, "tie_word_embeddings", true, true);
-    divides(c, "n_head", m->heads, "n_embd", m->width);
+    divides(c, heads, m->heads, width, m->width);
 }
 
 /* How positions turn: one of the two places where a config.json says it. */

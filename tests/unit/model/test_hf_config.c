@@ -247,6 +247,18 @@ static void what_is_absent_means_what_transformers_means(void **state)
     assert_int_equal(m.dims.width, 768);
     assert_int_equal(m.dims.ffn, 3072);
     assert_int_equal(m.dims.context, 1024);
+    m = taken("-", "\"model_type\": \"gpt2\", \"num_hidden_layers\": 3, "
+                   "\"num_attention_heads\": 2, \"hidden_size\": 24, "
+                   "\"n_embd\": 24, \"max_position_embeddings\": 40");
+    assert_int_equal(m.layers, 3);
+    assert_int_equal(m.dims.heads, 2);
+    assert_int_equal(m.dims.width, 24);
+    assert_int_equal(m.dims.ffn, 96);
+    assert_int_equal(m.dims.context, 40);
+    refused("-",
+            "\"model_type\": \"gpt2\", \"n_head\": 12, "
+            "\"num_attention_heads\": 6",
+            "/config.json: n_head: 12: expected what num_attention_heads says");
     m = taken("llama", "");
     assert_int_equal(m.dims.kv_heads, 4);
     assert_int_equal(m.dims.context, 2048);
