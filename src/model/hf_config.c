@@ -233,7 +233,12 @@ static struct rope read_rope(const struct config *c, const char *key,
                          c->err };
     const char *type = has(&in, "rope_type") ? "rope_type" : "type";
     struct rope r = { .factor = 1, .low = 1, .high = 1 };
+    const char *name;
+    json_t *value;
 
+    json_object_foreach((json_t *)in.object, name, value)
+        if (json_is_object(value)) /* of some layers, by their type */
+            wrong(&in, name, "none: all layers turn alike");
     r.theta = number(&in, "rope_theta", theta, 1, 1e12);
     one_of(&in, type, types);
     number(&in, "partial_rotary_factor", 1, 1, 1);

@@ -374,6 +374,11 @@ static void rotary_positions_are_checked(void **state)
             "\"partial_rotary_factor\": 0.5}",
             "/config.json: rope_parameters: partial_rotary_factor: 0.5: "
             "expected 1");
+    refused("qwen2",
+            "\"num_key_value_heads\": 2, \"rope_parameters\": "
+            "{\"full_attention\": {\"rope_theta\": 5000}}",
+            "/config.json: rope_parameters: full_attention: {\"rope_theta\": "
+            "5000}: expected none: all layers turn alike");
     refused("llama",
             ROPE("scaling", "\"factor\": 8, \"low_freq_factor\": 4, "
                             "\"high_freq_factor\": 4"),
