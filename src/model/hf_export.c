@@ -102,16 +102,19 @@ static void put_window(json_t *c, const struct dsf_model *m)
     json_object_set_new(c, "layer_types", types);
 }
 
-/* A llama, or what that is called with biases or a window. */
+/* A llama, or what that is called with biases or a window. transformers takes
+ * one only where heads divide the width: others are a Mistral without a window.
+ */
 static json_t *llama_config(const struct dsf_model *m)
 {
     static const char *const names[][2] = { { "LlamaForCausalLM", "llama" },
                                             { "MistralForCausalLM", "mistral" },
                                             { "Qwen2ForCausalLM", "qwen2" } };
     const struct dsf_dims *d = &m->dims;
-    const char *const *name = names[d->qkv_bias           ? 2
-                                    : windows_of(m).n > 0 ? 1
-                                                          : 0];
+    const bool slides = windows_of(m).n > 0;
+    const char *const *name = names[d->qkv_bias                          ? 2
+                                    : slides || d->width % d->heads != 0 ? 1
+                                                                         : 0];
     json_t *c = json_pack(
         "{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:f, s:f, "
         "s:b}",
@@ -132,6 +135,8 @@ static json_t *llama_config(const struct dsf_model *m)
                       m->rope_high_freq_factor,
                       "original_max_position_embeddings",
                       (json_int_t)m->rope_original_context));
+    if (name == names[1] && !slides)
+        json_object_set_new(c, "sliding_window", json_null());
     put_window(c, m);
     return c;
 }

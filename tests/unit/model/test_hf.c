@@ -539,6 +539,10 @@ static void a_window_is_written_as_it_is_read(void **state)
     check_window("family = \"llama\"\n" SMALL, NULL, "llama", NULL);
     check_window("family = \"llama\"\n" SMALL "window = 5\n", NULL, "mistral",
                  NULL);
+    /* Three heads do not divide this width. */
+    check_window("family = \"llama\"\nlayers = 2\nheads = 3\nhead_dim = 2\n"
+                 "width = 4\nvocab = 8\ncontext = 8\n",
+                 NULL, "mistral", NULL);
     check_window("family = \"llama\"\nqkv_bias = true\n" SMALL, NULL, "qwen2",
                  NULL);
     check_window("family = \"llama\"\nqkv_bias = true\n" SMALL
