@@ -4,9 +4,34 @@
 #include "base/log.h"
 #include "model/hf.h"
 #include "text/tokenizer_export.h"
+#include "train/identity.h"
 #include "train/vocabulary.h"
 
 #include <string.h>
+
+/* What config.json has no words for. */
+static void warn_of_model(const struct dsf_session *s)
+{
+    static const char cannot[] = "a Hugging Face folder cannot say";
+    const char *name, *by;
+    char segments[300];
+
+    if (strcmp(s->job->sparse.mode, "dense") != 0)
+        dsf_warn("%s sparse_attention.mode = \"%s\": there this model attends "
+                 "to all tokens before, as it was not trained to",
+                 cannot, s->job->sparse.mode);
+    if (dsf_identity_segments(&s->model, segments, sizeof(segments)))
+        dsf_warn(
+            "%s that layers are of %s: there they are of " DSF_USUAL_SEGMENTS,
+            cannot, segments);
+    for (unsigned i = 0; (name = dsf_segment_name(i)) != NULL; i++) {
+        by = dsf_job_replacing(s->job, name);
+        if (strcmp(by, "builtin") != 0)
+            dsf_warn("%s model.%s = \"%s\": there it is what \"builtin\" "
+                     "computes",
+                     cannot, name, by);
+    }
+}
 
 int dsf_export(const struct dsf_session *s, const char *folder,
                enum dsflow_dtype dtype, dsf_unit_fn read, void *user,
@@ -28,11 +53,7 @@ int dsf_export(const struct dsf_session *s, const char *folder,
         dsf_warn("AutoTokenizer of transformers splits text as Qwen2 does for "
                  "any model of that kind (model.qkv_bias): load this tokenizer "
                  "with PreTrainedTokenizerFast");
-    if (strcmp(s->job->sparse.mode, "dense") != 0)
-        dsf_warn("a Hugging Face folder cannot say sparse_attention.mode = "
-                 "\"%s\": there this model attends to all tokens before, as it "
-                 "was not trained to",
-                 s->job->sparse.mode);
+    warn_of_model(s);
     for (; spec.nfiles < tok.nfiles; spec.nfiles++) {
         const struct dsf_tokenizer_file *from = &tok.files[spec.nfiles];
 

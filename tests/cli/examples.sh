@@ -99,6 +99,9 @@ losses plain > b
 [ "$(grep -c . a)" -ge 6 ] || fault "attention: $(cat a)"
 paste a b | awk '($1 - $2) ^ 2 > 1e-10 * $2 ^ 2 { bad = 1; print } END { exit bad }' ||
     fault "attention: other losses than the built-in one"
+"$dsflow" checkpoint export attention attention-hf > log 2>&1 &&
+    grep -q 'cannot say model.attention = "plain"' log ||
+    fault "attention: export says nothing: $(cat log)"
 "$dsflow" plan attention.toml --set data.train=../text.txt --dot > log
 grep -q plain.backward_input log || fault "attention: is not in the graph"
 
@@ -122,6 +125,8 @@ paste a b | awk '($1 - $2) ^ 2 > 1e-10 * $2 ^ 2 { bad = 1; print } END { exit ba
 "$dsflow" checkpoint export gated hf > log 2>&1 &&
     grep -q "transformer.h.1.gated_norm.weight" hf/model.safetensors ||
     fault "gated_norm: export: $(cat log)"
+grep -q "cannot say that layers are of qkv, attention, out, gated_norm, mlp" log ||
+    fault "gated_norm: export says nothing: $(cat log)"
 "$dsflow" run gated_norm.toml --set job.output=gated --resume --set job.steps=7 \
     --set data.train=../text.txt --set batch.groups=2 \
     --set 'model.segments=["qkv", "attention", "out", "mlp"]' > log 2>&1 &&
