@@ -20,6 +20,18 @@ static void add_file(struct dsf_tokenizer_export *x, const char *name,
     x->files[x->nfiles++] = (struct dsf_tokenizer_file){ name, text, n };
 }
 
+static int add_copy(struct dsf_tokenizer_export *x, const char *name,
+                    const char *path, struct dsflow_err *err)
+{
+    char *text;
+    size_t n;
+    int status = dsf_file_load(path, DSF_MOST_VOCAB, &text, &n, err);
+
+    if (status == DSFLOW_OK)
+        add_file(x, name, text, n);
+    return status;
+}
+
 static void add_json(struct dsf_tokenizer_export *x, const char *name,
                      const json_t *root)
 {
@@ -61,6 +73,7 @@ static int add_own(struct dsf_tokenizer_export *x,
     bool pair = paths[0] != NULL && paths[1] != NULL;
     const char *const names[] = { pair ? "vocab.json" : "tokenizer.json",
                                   "merges.txt" };
+    int status = DSFLOW_OK;
     json_t *bytes;
 
     if (paths[0] == NULL) {
@@ -68,16 +81,25 @@ static int add_own(struct dsf_tokenizer_export *x,
         add_json(x, names[0], bytes);
         json_decref(bytes);
     }
-    for (int i = 0; paths[i] != NULL; i++) {
-        char *text;
-        size_t n;
-        int status = dsf_file_load(paths[i], DSF_MOST_VOCAB, &text, &n, err);
+    for (int i = 0; paths[i] != NULL && status == DSFLOW_OK; i++)
+        status = add_copy(x, names[i], paths[i], err);
+    return status;
+}
 
-        if (status < 0)
-            return status;
-        add_file(x, names[i], text, n);
-    }
-    return DSFLOW_OK;
+/* The template of chats, where it is not in tokenizer_config.json. */
+static int add_template(struct dsf_tokenizer_export *x, const char *dir,
+                        struct dsflow_err *err)
+{
+    static const char name[] = "chat_template.jinja";
+    char *path;
+    int status;
+
+    if (dir == NULL || !dsf_file_is_in(dir, name))
+        return DSFLOW_OK;
+    path = dsf_xasprintf("%s/%s", dir, name);
+    status = add_copy(x, name, path, err);
+    free(path);
+    return status;
 }
 
 /* Numbers that were read as reals so that none is too large, whole again. */
@@ -263,14 +285,17 @@ int dsf_tokenizer_export(const struct dsf_tokenizer *tok, const char *source,
 
     memset(out, 0, sizeof(*out));
     status = add_own(out, tok, err);
-    if (status < 0) {
-        dsf_tokenizer_export_fini(out);
-        return status;
-    }
     slash = file != NULL ? strrchr(file, '/') : NULL;
     if (file != NULL)
         dir = slash != NULL ? dsf_xstrndup(file, (size_t)(slash - file))
                             : dsf_xstrdup(".");
+    if (status == DSFLOW_OK)
+        status = add_template(out, dir, err);
+    if (status < 0) {
+        dsf_tokenizer_export_fini(out);
+        free(dir);
+        return status;
+    }
     config = make_config(tok, dir, context);
     out->ids = make_ids(tok, source, config);
     generation = make_generation(source, out->ids);

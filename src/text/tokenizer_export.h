@@ -11,17 +11,20 @@ struct dsf_tokenizer_file {
     size_t n;
 };
 
+enum { DSF_MOST_TOKENIZER_FILES = 5 };
+
 struct dsf_tokenizer_export {
-    struct dsf_tokenizer_file files[4];
+    struct dsf_tokenizer_file files[DSF_MOST_TOKENIZER_FILES];
     unsigned nfiles;
     json_t
         *ids; /* bos_token_id, eos_token_id and pad_token_id of config.json */
 };
 
 /* The files of `tok` for a model of `context` tokens: its own, or for bytes a
- * tokenizer.json; tokenizer_config.json and generation_config.json. `source`:
- * the folder of the model it began as, if this is its tokenizer (else NULL),
- * whose special tokens and settings are kept. */
+ * tokenizer.json; the template of chats beside them; tokenizer_config.json and
+ * generation_config.json. `source`: the folder of the model it began as, if
+ * this is its tokenizer (else NULL), whose special tokens and settings are
+ * kept. */
 int dsf_tokenizer_export(const struct dsf_tokenizer *tok, const char *source,
                          int64_t context, struct dsf_tokenizer_export *out,
                          struct dsflow_err *err);

@@ -38,7 +38,7 @@ int dsf_export(const struct dsf_session *s, const char *folder,
                struct dsflow_err *err)
 {
     struct dsf_tokenizer_export tok;
-    struct dsf_hf_file files[4];
+    struct dsf_hf_file files[DSF_MOST_TOKENIZER_FILES];
     struct dsf_hf_export_spec spec = { .folder = folder,
                                        .dtype = dtype,
                                        .files = files };

@@ -121,6 +121,7 @@ cat > source/tokenizer_config.json <<'END'
 {"model_max_length": 1000000000000000019884624838656, "pad_token": {"content": "<tool>"}, "chat_template": "{{ x }}", "n": 3}
 END
 echo '{"temperature": 0.6, "eos_token_id": [271, 272]}' > source/generation_config.json
+echo '{{ messages }}' > source/chat_template.jinja
 run sourced --set model.init=source --set model.layers=auto --set model.heads=auto \
     --set model.width=auto --set model.context=auto
 "$dsflow" checkpoint export sourced sourced-hf > log 2>&1 || fault "$(cat log)"
@@ -130,6 +131,7 @@ tr -d '\n ' < sourced-hf/tokenizer_config.json |
     grep -q '"model_max_length":48,"pad_token":{"content":"<tool>"},"chat_template":"{{x}}","n":3,' ||
     fault "settings of the source: $(cat sourced-hf/tokenizer_config.json)"
 has sourced-hf/generation_config.json temperature 0.6
+cmp source/chat_template.jinja sourced-hf/chat_template.jinja || fault "the template of chats is lost"
 
 # What transformers would read otherwise is said.
 run biased --set model.family=llama --set model.qkv_bias=true
