@@ -3,14 +3,13 @@
 #include "foreign/to_universal.h"
 
 #include "base/alloc.h"
+#include "base/new_folder.h"
 #include "base/notice.h"
 #include "base/synced.h"
 #include "foreign/universal_words.h"
 #include "torch/torch_write.h"
 #include "train/params.h"
 
-#include <errno.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -326,39 +325,15 @@ static int find_checkpoint(struct universal *u, int64_t step, char **folder,
     return status;
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind,
-                      struct FTW *at)
-{
-    (void)st;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
-/* Beside the folder, which it becomes when it is whole. */
 static int write_beside(struct universal *u, const char *folder,
                         struct dsflow_err *err)
 {
-    size_t n = strlen(folder);
-    char *tmp;
-    int status;
+    char *beside;
+    int status = dsf_new_folder_open(folder, &beside, err);
 
-    while (n > 1 && folder[n - 1] == '/')
-        n--;
-    tmp = dsf_xasprintf("%.*s.tmp-%ld", (int)n, folder, (long)getpid());
-    if (mkdir(tmp, 0777) < 0) {
-        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", folder);
-        free(tmp);
-        return status;
-    }
-    status = write_all(u, tmp, err);
-    if (status == DSFLOW_OK && rename(tmp, folder) < 0)
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: %m: expected a new or empty folder", folder);
     if (status < 0)
-        nftw(tmp, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    free(tmp);
-    return status;
+        return status;
+    return dsf_new_folder_close(folder, beside, write_all(u, beside, err), err);
 }
 
 int dsf_to_universal(const struct dsf_session *s, const char *folder,

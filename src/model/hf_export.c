@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/half.h"
+#include "base/new_folder.h"
 #include "base/synced.h"
 #include "model/hf_tensor.h"
 
@@ -10,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* The number of the fewest digits that is the same float: 1e-05. */
 static double shortest(float x)
@@ -369,32 +368,17 @@ int dsf_hf_export(const struct dsf_model *m,
     struct export x = {
         .model = m, .dtype = spec->dtype, .read = read, .user = user
     };
-    const char *folder = spec->folder;
-    size_t n = strlen(folder);
-    char *tmp;
+    char *folder;
     int status = check_windows(m, err);
 
+    if (status == DSFLOW_OK)
+        status = dsf_new_folder_open(spec->folder, &folder, err);
     if (status < 0)
         return status;
-    while (n > 1 && folder[n - 1] == '/')
-        n--;
-    tmp = dsf_xasprintf("%.*s.tmp-%ld", (int)n, folder, (long)getpid());
-    if (mkdir(tmp, 0777) < 0) {
-        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", folder);
-        goto out;
-    }
-    status = write_config(m, spec, tmp, err);
+    status = write_config(m, spec, folder, err);
     if (status == DSFLOW_OK)
-        status = write_weights(&x, tmp, err);
+        status = write_weights(&x, folder, err);
     for (unsigned i = 0; i < spec->nfiles && status == DSFLOW_OK; i++)
-        status = write_file(&spec->files[i], tmp, err);
-    /* An empty folder is replaced; one that has files is refused. */
-    if (status == DSFLOW_OK && rename(tmp, folder) < 0)
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: %m: expected a new or empty folder", folder);
-    if (status < 0)
-        dsf_synced_remove(tmp);
-out:
-    free(tmp);
-    return status;
+        status = write_file(&spec->files[i], folder, err);
+    return dsf_new_folder_close(spec->folder, folder, status, err);
 }

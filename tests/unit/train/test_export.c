@@ -101,8 +101,12 @@ static void a_folder_appears_whole_or_not_at_all(void **state)
     assert_false(is_there("@/half-done"));
     make_subfolder("there");
     write_text("there/mine.txt", "mine");
-    assert_true(dsf_export(&s, there, DSFLOW_FP32, fail_to_read, &bytes, &err) <
-                0);
+    /* Before anything is read or written. */
+    assert_int_equal(
+        dsf_export(&s, there, DSFLOW_FP32, fail_to_read, &bytes, &err),
+        DSFLOW_EINVAL);
+    assert_non_null(strstr(err.msg, "there: Directory not empty: expected a "
+                                    "new or empty folder"));
     assert_true(is_there("@/there/mine.txt"));
     assert_false(is_there("@/there/config.json"));
     dsf_session_close(&s);

@@ -1,0 +1,77 @@
+/* new_folder.c - a folder that appears whole or not at all. */
+#include "base/new_folder.h"
+
+#include "base/alloc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int fail(const char *folder, struct dsflow_err *err)
+{
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: %m: expected a new or empty folder", folder);
+}
+
+/* Can a folder be given this name? What is there counts, and not what a link
+ * points to. */
+static int check_name(const char *folder, struct dsflow_err *err)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *e;
+    int names = 0; /* "." and ".." among them */
+
+    if (dir == NULL)
+        return errno == ENOENT ? DSFLOW_OK : fail(folder, err);
+    while ((e = readdir(dir)) != NULL)
+        names++;
+    closedir(dir);
+    errno = ENOTEMPTY;
+    return names > 2 ? fail(folder, err) : DSFLOW_OK;
+}
+
+int dsf_new_folder_open(const char *folder, char **beside,
+                        struct dsflow_err *err)
+{
+    size_t n = strlen(folder);
+    char *name;
+    int status;
+
+    while (n > 1 && folder[n - 1] == '/')
+        n--;
+    name = dsf_xstrndup(folder, n);
+    status = check_name(name, err);
+    *beside = dsf_xasprintf("%s.tmp-%ld", name, (long)getpid());
+    free(name);
+    if (status == DSFLOW_OK && mkdir(*beside, 0777) < 0)
+        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", folder);
+    if (status < 0)
+        free(*beside);
+    return status;
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind,
+                      struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+int dsf_new_folder_close(const char *folder, char *beside, int status,
+                         struct dsflow_err *err)
+{
+    if (status == DSFLOW_OK && rename(beside, folder) < 0)
+        status = fail(folder, err);
+    if (status < 0)
+        nftw(beside, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    free(beside);
+    return status;
+}
