@@ -49,8 +49,8 @@ struct dsf_hf_export_spec {
 
 /* Write a folder that transformers loads: config.json, model.safetensors of the
  * units that `read` gives in their order, and the files. Sixteen bits are
- * rounded to nearest, ties to even; a number that is beyond them is an error.
- * The folder appears whole or not at all. */
+ * rounded to nearest, ties to even; a number that is beyond the type, or none,
+ * is an error. The folder appears whole or not at all. */
 int dsf_hf_export(const struct dsf_model *model,
                   const struct dsf_hf_export_spec *spec, dsf_unit_fn read,
                   void *user, struct dsflow_err *err);

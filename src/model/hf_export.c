@@ -262,30 +262,35 @@ static int fail_value(const struct export *x, const struct dsf_st_tensor *t,
         dtypes[index_of(x->dtype)].name);
 }
 
+/* Rounded to 16 bits; whether these hold it. */
+static bool halve(enum dsflow_dtype dtype, float value, uint16_t *half)
+{
+    const uint16_t top = dtype == DSFLOW_BF16 ? 0x7f80 : 0x7c00;
+
+    *half = dtype == DSFLOW_BF16 ? dsf_to_bf16(value) : dsf_to_fp16(value);
+    return (*half & top) != top;
+}
+
 /* The next `n` numbers of tensor `t`, in the order of the file. */
 static int put_values(struct export *x, const struct dsf_st_tensor *t,
                       const float *from, size_t n, struct dsf_st_writer *out,
                       struct dsflow_err *err)
 {
     enum { BLOCK = 1 << 14 };
+    const bool whole = x->dtype == DSFLOW_FP32;
     uint16_t halves[BLOCK];
     int status = DSFLOW_OK;
 
-    if (x->dtype == DSFLOW_FP32)
-        return dsf_st_put(out, from, n * sizeof(*from), err);
     for (size_t i = 0; i < n && status == DSFLOW_OK; i += BLOCK) {
+        const float *v = from + i;
         size_t k = n - i < BLOCK ? n - i : BLOCK;
 
-        for (size_t j = 0; j < k; j++) {
-            uint16_t h = x->dtype == DSFLOW_BF16 ? dsf_to_bf16(from[i + j])
-                                                 : dsf_to_fp16(from[i + j]);
-            uint16_t top = x->dtype == DSFLOW_BF16 ? 0x7f80 : 0x7c00;
-
-            if (!isfinite(from[i + j]) || (h & top) == top)
-                return fail_value(x, t, x->put + i + j, from[i + j], err);
-            halves[j] = h;
-        }
-        status = dsf_st_put(out, halves, k * sizeof(*halves), err);
+        for (size_t j = 0; j < k; j++)
+            if (!isfinite(v[j]) ||
+                (!whole && !halve(x->dtype, v[j], &halves[j])))
+                return fail_value(x, t, x->put + i + j, v[j], err);
+        status = whole ? dsf_st_put(out, v, k * sizeof(*v), err)
+                       : dsf_st_put(out, halves, k * sizeof(*halves), err);
     }
     x->put += n;
     return status;

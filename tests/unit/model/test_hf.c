@@ -414,7 +414,7 @@ static int give(void *user, unsigned u, float *to, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-static void sixteen_bits_hold_what_they_can(void **state)
+static void types_hold_what_they_can(void **state)
 {
     static const struct {
         enum dsflow_dtype dtype;
@@ -435,6 +435,8 @@ static void sixteen_bits_hold_what_they_can(void **state)
              "bfloat16 (fp32 has more range)" },
         { DSFLOW_BF16, NAN,
           FC ": element [2, 1] is nan: expected finite numbers" },
+        { DSFLOW_FP32, -INFINITY,
+          FC ": element [2, 1] is -inf: expected finite numbers" },
     };
     char *to = dsf_xasprintf("%s/out", folder);
     struct dsf_model m;
@@ -566,7 +568,7 @@ int main(void)
         cmocka_unit_test(a_tied_head_that_differs_is_refused),
         cmocka_unit_test(tensors_that_do_not_fit_are_named),
         cmocka_unit_test(shards_are_checked),
-        cmocka_unit_test(sixteen_bits_hold_what_they_can),
+        cmocka_unit_test(types_hold_what_they_can),
         cmocka_unit_test(a_folder_without_weights_says_what_is_expected),
     };
 
