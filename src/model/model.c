@@ -3,7 +3,10 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "config/job_tables.h"
 #include "config/layer_list.h"
+#include "config/option.h"
+#include "config/when.h"
 #include "model/hf.h"
 
 #include <stdio.h>
@@ -282,26 +285,36 @@ static int64_t default_ffn(const struct dsf_job_model *c)
                                  : round_up((8 * c->width + 2) / 3, 64);
 }
 
-/* A key that is given in the job must say what config.json says. */
-static int agree(const struct dsf_job *job, const char *key, int64_t asked,
-                 int64_t is, struct dsflow_err *err)
+/* Do both say the same? What is "auto" in the job says nothing, and numbers are
+ * computed with in fp32. */
+static bool is_same(const struct dsflow_option *o,
+                    const struct dsf_job_model *asked,
+                    const struct dsf_job_model *is)
 {
-    if (!dsf_job_has(job, "model", key) || asked < 0 || asked == is)
-        return DSFLOW_OK;
-    return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", key,
-                        "%lld: config.json in %s says %lld", (long long)asked,
-                        job->model.init, (long long)is);
+    const char *a = (const char *)asked + o->offset;
+    const char *b = (const char *)is + o->offset;
+
+    if (o->type == DSFLOW_FLOAT)
+        return (float)*(const double *)(const void *)a ==
+               (float)*(const double *)(const void *)b;
+    if (o->type == DSFLOW_AUTO && *(const int64_t *)(const void *)a < 0)
+        return true;
+    return dsf_option_same(o, asked, is);
 }
 
-/* The same of a number that is no whole one. */
-static int agree_real(const struct dsf_job *job, const char *key, double asked,
-                      double is, struct dsflow_err *err)
+/* A key that is given in the job must say what config.json says. */
+static int agree(const struct dsf_job *job, const char *key,
+                 const struct dsf_job_model *is, struct dsflow_err *err)
 {
-    if (!dsf_job_has(job, "model", key) || (float)asked == (float)is)
+    const struct dsflow_option *o =
+        dsf_option_find(dsf_job_find_table("model")->options, key);
+
+    if (!dsf_job_has(job, "model", key) || is_same(o, &job->model, is))
         return DSFLOW_OK;
     return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", key,
-                        "%g: config.json in %s says %g", asked, job->model.init,
-                        is);
+                        "%s: config.json in %s says %s",
+                        dsf_value_text(o, &job->model).s, job->model.init,
+                        dsf_value_text(o, is).s);
 }
 
 /* The context of a folder's model: rotary positions have no parameters, so a
@@ -312,7 +325,7 @@ static int find_context(const struct dsf_job *job, struct dsf_job_model *c,
     bool given = dsf_job_has(job, "model", "context") && job->model.context > 0;
 
     if (given && (c->family == DSF_GPT2 || job->model.context > c->context))
-        return agree(job, "context", job->model.context, c->context, err);
+        return agree(job, "context", c, err);
     if (given)
         c->context = job->model.context;
     return DSFLOW_OK;
@@ -358,6 +371,26 @@ static int agree_windows(const struct dsf_job *job,
 static int find_numbers(const struct dsf_job *job, struct dsf_job_model *c,
                         struct dsf_hf_windows *windows, struct dsflow_err *err)
 {
+    static const char *const keys[] = {
+        "family",
+        "layers",
+        "heads",
+        "kv_heads",
+        "head_dim",
+        "width",
+        "ffn_width",
+        "vocab",
+        "tied",
+        "qkv_bias",
+        "window",
+        "rope_scaling",
+        "rope_original_context",
+        "norm_eps",
+        "rope_theta",
+        "rope_factor",
+        "rope_low_freq_factor",
+        "rope_high_freq_factor",
+    };
     const struct dsf_job_model *j = &job->model;
     int status;
 
@@ -365,44 +398,8 @@ static int find_numbers(const struct dsf_job *job, struct dsf_job_model *c,
     if (strcmp(j->init, "random") == 0 || j->from_run)
         return DSFLOW_OK;
     status = dsf_hf_read_config(j->init, c, windows, err);
-    if (status < 0)
-        return status;
-    const struct {
-        const char *key;
-        int64_t asked, is;
-    } keys[] = {
-        { "family", j->family, c->family },
-        { "layers", j->layers, c->layers },
-        { "heads", j->heads, c->heads },
-        { "kv_heads", j->kv_heads, c->kv_heads },
-        { "head_dim", j->head_dim, c->head_dim },
-        { "width", j->width, c->width },
-        { "ffn_width", j->ffn_width, c->ffn_width },
-        { "vocab", j->vocab, c->vocab },
-        { "tied", j->tied, c->tied },
-        { "qkv_bias", j->qkv_bias, c->qkv_bias },
-        { "window", j->window, c->window },
-        { "rope_scaling", j->rope_scaling, c->rope_scaling },
-        { "rope_original_context", j->rope_original_context,
-          c->rope_original_context },
-    };
-    const struct {
-        const char *key;
-        double asked, is;
-    } reals[] = {
-        { "norm_eps", j->norm_eps, c->norm_eps },
-        { "rope_theta", j->rope_theta, c->rope_theta },
-        { "rope_factor", j->rope_factor, c->rope_factor },
-        { "rope_low_freq_factor", j->rope_low_freq_factor,
-          c->rope_low_freq_factor },
-        { "rope_high_freq_factor", j->rope_high_freq_factor,
-          c->rope_high_freq_factor },
-    };
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys) && status >= 0; i++)
-        status = agree(job, keys[i].key, keys[i].asked, keys[i].is, err);
-    for (size_t i = 0; i < sizeof(reals) / sizeof(*reals) && status >= 0; i++)
-        status =
-            agree_real(job, reals[i].key, reals[i].asked, reals[i].is, err);
+        status = agree(job, keys[i], c, err);
     if (status == DSFLOW_OK && dsf_job_has(job, "model", "window_layers"))
         status = agree_windows(job, c, windows, err);
     return status < 0 ? status : find_context(job, c, err);

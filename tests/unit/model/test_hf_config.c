@@ -584,6 +584,17 @@ static void a_job_may_have_a_shorter_context_and_no_other_number(void **state)
     context("norm_eps = 1e-5",
             "job.toml:7: model: norm_eps: 1e-05: config.json in  says 1e-06",
             0);
+    context("family = \"gpt2\"",
+            "job.toml:7: model: family: \"gpt2\": config.json in  says "
+            "\"llama\"",
+            0);
+    context("tied = true",
+            "job.toml:7: model: tied: true: config.json in  says false", 0);
+    context("rope_scaling = \"llama3\"",
+            "job.toml:7: model: rope_scaling: \"llama3\": config.json in  says "
+            "\"none\"",
+            0);
+    context("heads = \"auto\"\nwidth = 32", NULL, 64);
     write_keys("-", "\"model_type\": \"gpt2\", \"n_positions\": 64");
     assert_int_equal(make(&m, "context = 16", "", &err), DSFLOW_EINVAL);
     check_message(&err,
