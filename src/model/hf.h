@@ -7,7 +7,7 @@
 #include "base/safetensors.h"
 #include "model/model.h"
 
-/* The layers whose attention slides; NULL where none does. */
+/* The layers whose attention slides; NULL where there is no window. */
 struct dsf_hf_windows {
     bool *layers; /* [layers], which the caller frees */
 };
