@@ -168,9 +168,9 @@ DSFLOW_API uint32_t dsflow_graph_program_tasks(const struct dsflow_graph *g,
                                                uint32_t *first);
 
 /* What cannot be added (a structure of another size, a name that is taken, a
- * task of data that is not there) is a fault: dsflow_graph_check reports the
- * first one. Data of a name that is taken is that which has it; else the id is
- * one of nothing. */
+ * task of data that is not there, or without its op or args) is a fault:
+ * dsflow_graph_check reports the first one. Data of a name that is taken is
+ * that which has it; else the id is one of nothing. */
 DSFLOW_API dsflow_data_id dsflow_graph_add_data(
     struct dsflow_graph *g, const struct dsflow_data_spec *spec);
 DSFLOW_API dsflow_task_id dsflow_graph_add_task(

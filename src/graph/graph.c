@@ -212,6 +212,10 @@ dsflow_data_id dsflow_graph_add_data(struct dsflow_graph *g,
                     sizeof(*spec));
         return (dsflow_data_id){ NOTHING };
     }
+    if (spec->name == NULL) {
+        dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL, "data without a name");
+        return (dsflow_data_id){ NOTHING };
+    }
     if (!is_shape(spec))
         dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
                     "%s: %s: has %lld elements", spec->name,
@@ -242,6 +246,17 @@ static bool is_task(struct dsflow_graph *g, const struct dsflow_task_spec *spec)
         return dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
                            "task: a description of %u bytes: expected %zu",
                            spec->size, sizeof(*spec)) == DSFLOW_OK;
+    if (spec->op == NULL)
+        return dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
+                           "a task without an op") == DSFLOW_OK;
+    if (spec->args == NULL && spec->op->args_size > 0)
+        return dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
+                           "%s: has no args: expected %zu bytes",
+                           spec->op->name, spec->op->args_size) == DSFLOW_OK;
+    if (spec->data == NULL && spec->ndata > 0)
+        return dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
+                           "%s: has no list of its %u data", spec->op->name,
+                           spec->ndata) == DSFLOW_OK;
     if (spec->program >= g->nprograms)
         return dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
                            "%s: program %u: expected less than %u",

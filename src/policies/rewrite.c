@@ -38,6 +38,8 @@ void dsflow_rewrite_end(struct dsflow_rewrite *rw)
 
 dsflow_data_id dsflow_rewrite_data(struct dsflow_rewrite *rw, dsflow_data_id id)
 {
+    if (id.i >= dsflow_graph_ndata(rw->in))
+        return (dsflow_data_id){ UINT32_MAX }; /* a task of it is a fault */
     if (!rw->copied[id.i]) {
         rw->copy[id.i] =
             dsflow_graph_add_data(rw->out, dsflow_graph_data(rw->in, id));
@@ -52,9 +54,9 @@ void dsflow_rewrite_task(struct dsflow_rewrite *rw,
     struct dsflow_task_spec t = *task;
 
     dsf_grow(&rw->list, &rw->cap_list, t.ndata, sizeof(*rw->list));
-    for (uint32_t p = 0; p < t.ndata; p++)
+    for (uint32_t p = 0; p < t.ndata && t.data != NULL; p++)
         rw->list[p] = dsflow_rewrite_data(rw, t.data[p]);
-    t.data = rw->list;
+    t.data = t.data != NULL ? rw->list : NULL;
     dsflow_graph_add_task(rw->out, &t);
 }
 

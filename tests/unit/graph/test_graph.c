@@ -203,6 +203,37 @@ static void what_cannot_be_added_is_a_fault_of_the_graph(void **state)
     dsflow_graph_free(g);
 }
 
+/* The message of a graph to which this was added. */
+static void assert_fault(const struct dsflow_task_spec *task,
+                         const struct dsflow_data_spec *data, const char *text)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_err err;
+
+    if (task != NULL)
+        dsflow_graph_add_task(g, task);
+    else
+        dsflow_graph_add_data(g, data);
+    assert_int_equal(dsflow_graph_ntasks(g) + dsflow_graph_ndata(g), 0);
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, text);
+    dsflow_graph_free(g);
+}
+
+static void what_is_missing_is_a_fault(void **state)
+{
+    struct dsflow_op op = *dsflow_op_find("copy");
+
+    assert_fault(NULL, &DSFLOW_DATA(.elems = 1), "data without a name");
+    assert_fault(&DSFLOW_TASK(.ndata = 0), NULL, "a task without an op");
+    op.args_size = 12;
+    assert_fault(&DSFLOW_TASK(.op = &op), NULL,
+                 "copy: has no args: expected 12 bytes");
+    op.args_size = 0;
+    assert_fault(&DSFLOW_TASK(.op = &op, .ndata = 2), NULL,
+                 "copy: has no list of its 2 data");
+}
+
 static void a_description_of_another_size_is_refused(void **state)
 {
     struct dsflow_graph *g = dsflow_graph_new();
@@ -372,6 +403,7 @@ int main(void)
         cmocka_unit_test(a_task_has_as_many_ports_as_it_needs),
         cmocka_unit_test(a_port_that_comes_again_is_read_or_written),
         cmocka_unit_test(what_cannot_be_added_is_a_fault_of_the_graph),
+        cmocka_unit_test(what_is_missing_is_a_fault),
         cmocka_unit_test(a_description_of_another_size_is_refused),
         cmocka_unit_test(the_op_has_the_last_word_on_sizes),
         cmocka_unit_test(programs_stand_in_order),

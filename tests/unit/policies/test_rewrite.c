@@ -128,6 +128,33 @@ static void data_is_copied_when_it_is_first_asked_for(void **state)
     dsflow_graph_free(out);
 }
 
+static void data_that_is_not_in_the_old_graph_is_a_fault(void **state)
+{
+    struct dsflow_graph *in = graph(), *out = dsflow_graph_new();
+    struct dsflow_rewrite rw = dsflow_rewrite_begin(in, out);
+    struct dsflow_task_spec task = *hand_task(in, 2);
+    const dsflow_data_id data[] = { { 1 }, { 1000000 } };
+    struct dsflow_err err;
+
+    task.data = data;
+    dsflow_rewrite_task(&rw, &task);
+    assert_int_equal(dsflow_graph_check(out, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "use: port 1: data 4294967295: expected less "
+                                 "than 1");
+    dsflow_rewrite_end(&rw);
+    dsflow_graph_free(out);
+
+    out = dsflow_graph_new();
+    rw = dsflow_rewrite_begin(in, out);
+    task.data = NULL;
+    dsflow_rewrite_task(&rw, &task);
+    assert_int_equal(dsflow_graph_check(out, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "use: has no list of its 2 data");
+    dsflow_rewrite_end(&rw);
+    dsflow_graph_free(in);
+    dsflow_graph_free(out);
+}
+
 static void a_name_is_made_once(void **state)
 {
     struct dsflow_graph *g = dsflow_graph_new();
@@ -150,6 +177,7 @@ int main(void)
         cmocka_unit_test(all_of_it_is_copied),
         cmocka_unit_test(a_task_may_be_changed_on_the_way),
         cmocka_unit_test(data_is_copied_when_it_is_first_asked_for),
+        cmocka_unit_test(data_that_is_not_in_the_old_graph_is_a_fault),
         cmocka_unit_test(a_name_is_made_once),
     };
 
