@@ -9,6 +9,7 @@
 #include "tasks/sparsity.h"
 
 #include <dlfcn.h>
+#include <fenv.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,6 +173,19 @@ static int cannot_open(const char *path, const char *file,
     return dsflow_fail(err, DSFLOW_EINVAL, "%.200s: %.250s", path, why);
 }
 
+/* One that was built with -Ofast makes the thread that loads it round small
+ * numbers to zero, and all threads that this one starts. */
+static void *open_library(const char *file)
+{
+    void *library;
+    fenv_t own;
+
+    fegetenv(&own);
+    library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    fesetenv(&own);
+    return library;
+}
+
 int dsflow_plugin_load(const char *path, struct dsflow_err *err)
 {
     /* Without a slash the loader would search its own folders. */
@@ -182,7 +196,7 @@ int dsflow_plugin_load(const char *path, struct dsflow_err *err)
     void *library = NULL;
 
     if (status == DSFLOW_OK)
-        library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+        library = open_library(file);
     if (status == DSFLOW_OK && library == NULL)
         status = cannot_open(path, file, err);
     free(file);

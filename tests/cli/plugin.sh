@@ -210,6 +210,11 @@ run builtin
 run replaced --set model.attention=same
 same builtin replaced
 
+# How numbers are rounded does not depend on what is loaded.
+build libround.so -DBAD=49 -w
+run rounded --set 'codelets.load=["./libround.so"]'
+same builtin rounded
+
 # The policy has the last word about priorities.
 "$dsflow" plan job.toml --dot > with.dot
 "$dsflow" plan job.toml --until priorities --dot > without.dot
