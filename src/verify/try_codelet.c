@@ -8,6 +8,8 @@
 #include "verify/rounding.h"
 #include "verify/try_cuda.h"
 
+#include <fenv.h>
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -129,6 +131,16 @@ static void *call_it(void *user)
     return NULL;
 }
 
+/* A worker runs other tasks behind this one. */
+static void check_rounding(void)
+{
+    volatile float least = FLT_MIN;
+
+    if (fegetround() != FE_TONEAREST || least / 2 == 0 || fegetexcept() != 0)
+        dsf_child_fault("changes how its thread rounds numbers, or traps what "
+                        "is none, for all tasks behind it");
+}
+
 static void run(const struct dsf_case *c, const struct dsf_computes *what,
                 const struct way *way, struct dsf_left *left)
 {
@@ -141,6 +153,7 @@ static void run(const struct dsf_case *c, const struct dsf_computes *what,
         pthread_join(thread, NULL);
     else
         what->cpu(&m.call);
+    check_rounding();
     for (unsigned i = 0; i < m.n; i++) {
         long spill = dsf_guarded_spill(&m.v[i]);
 

@@ -3,6 +3,7 @@
 #include <dsflow/plan.h>
 #include <dsflow/plugin.h>
 #include <dsflow/rewrite.h>
+#include <fenv.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,12 @@ static void bad_kept(const struct dsflow_call *call)
         FLOATS(OUT)[i] = 2 * kept[i];
 }
 
+static void bad_rounding(const struct dsflow_call *call)
+{
+    good(call);
+    fesetround(FE_TOWARDZERO);
+}
+
 static void bad_number(const struct dsflow_call *call)
 {
     good(call);
@@ -212,6 +219,7 @@ static const struct dsflow_trials trials = { .make = make, .reference = good };
     XX(bad_scratch)                                                            \
     XX(bad_address)                                                            \
     XX(bad_kept)                                                               \
+    XX(bad_rounding)                                                           \
     XX(bad_number)                                                             \
     XX(bad_short)                                                              \
     XX(bad_hang)                                                               \

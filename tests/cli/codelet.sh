@@ -5,7 +5,7 @@ src=$(cd "$OLDPWD" && cd "${srcdir:-.}" && pwd)
 cases=0
 
 # Without instrumentation: what is wrong here is for dsflow to find.
-${CC:-cc} -shared -fPIC -I"$src/include" -o libbad.so "$src/tests/cli/bad.c" ||
+${CC:-cc} -shared -fPIC -I"$src/include" -o libbad.so "$src/tests/cli/bad.c" -lm ||
     { echo "the plug-in does not compile"; exit 1; }
 
 "$dsflow" codelet check libbad.so --timeout 1 > out 2> err
@@ -32,6 +32,7 @@ is bad_fresh "FAULT +depends on what port sum held before, which is fresh in thi
 is bad_scratch "FAULT +depends on what its scratch held before: port out, element 0: "
 is bad_address "FAULT +differs at other addresses, on another thread: port out, element 0: "
 is bad_kept "FAULT +differs while another thread runs it on another case: port out, element [0-9]+: .*--seed 1 --cases 16"
+is bad_rounding "FAULT +changes how its thread rounds numbers, or traps what is none, for all tasks behind it "
 is bad_number "FAULT +differs from its reference in port out, element [0-9]+: "
 is bad_short "FAULT +does not write port out, element [0-9]+ "
 is bad_hang "FAULT +hangs: more than 1 s "
