@@ -136,6 +136,24 @@ static void fill_port(struct dsf_case *c, unsigned i)
     free(wide);
 }
 
+static void check_shapes(const struct dsf_case *c)
+{
+    if (c->n < required(c->op) ||
+        c->n > (c->op->repeats ? DSFLOW_TRIAL_PORTS : c->op->nports))
+        dsf_child_fault("a case has %u ports: expected %u", c->n,
+                        c->op->nports);
+    for (unsigned i = 0; i < c->n; i++) {
+        const struct dsflow_shape *s = &c->shapes[i];
+
+        if ((unsigned)s->dtype >= DSFLOW_NDTYPES || s->elems < 0 ||
+            s->bytes != dsflow_dtype_bytes(s->dtype, s->elems))
+            dsf_child_fault("port %s: %lld elements of type %s in %zu bytes: "
+                            "expected what dsflow_shape_of makes",
+                            dsf_case_port_name(c, i), (long long)s->elems,
+                            dsflow_dtype_str(s->dtype), s->bytes);
+    }
+}
+
 struct dsflow_case dsf_case_of(const struct dsf_case *c,
                                const struct dsflow_op *op)
 {
@@ -158,10 +176,8 @@ void dsf_case_make(struct dsf_case *c, const struct dsflow_op *op,
         c->n = 0; /* none of this seed */
         return;
     }
+    check_shapes(c);
     dsf_trials_narrow(op, seed, c->shapes, c->n, c->args);
-    if (c->n < required(op) ||
-        c->n > (op->repeats ? DSFLOW_TRIAL_PORTS : op->nports))
-        dsf_child_fault("a case has %u ports: expected %u", c->n, op->nports);
     seen = dsf_case_of(c, op);
     if (op->check != NULL && dsf_check_case(&seen, &err) < 0)
         dsf_child_fault("the op's check refuses a case: %s", err.msg);

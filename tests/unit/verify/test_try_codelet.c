@@ -200,6 +200,26 @@ static int make_other_shapes(const struct dsflow_op *of, uint64_t seed,
     return status;
 }
 
+static int make_fewer_than_none(const struct dsflow_op *of, uint64_t seed,
+                                struct dsflow_shape *shapes, unsigned *n,
+                                void *args, unsigned *fresh)
+{
+    int status = make(of, seed, shapes, n, args, fresh);
+
+    shapes[1] = dsflow_shape_of(DSFLOW_FP32, -2);
+    return status;
+}
+
+static int make_no_type(const struct dsflow_op *of, uint64_t seed,
+                        struct dsflow_shape *shapes, unsigned *n, void *args,
+                        unsigned *fresh)
+{
+    int status = make(of, seed, shapes, n, args, fresh);
+
+    shapes[0].dtype = DSFLOW_NDTYPES;
+    return status;
+}
+
 static int make_nothing(const struct dsflow_op *of, uint64_t seed,
                         struct dsflow_shape *shapes, unsigned *n, void *args,
                         unsigned *fresh)
@@ -211,6 +231,8 @@ static const struct dsflow_trials trials = { .make = make };
 static const struct dsflow_trials wide = { .make = make, .tolerance = 0.1 };
 static const struct dsflow_trials two_ports = { .make = make_two_ports };
 static const struct dsflow_trials other_shapes = { .make = make_other_shapes };
+static const struct dsflow_trials fewer = { .make = make_fewer_than_none };
+static const struct dsflow_trials no_type = { .make = make_no_type };
 static const struct dsflow_trials none = { .make = make_nothing };
 
 struct attempt {
@@ -323,6 +345,14 @@ static void what_is_wrong_is_said(void **state)
           SEED(1) },
         { { &op, is_well, NULL, &other_shapes, 1, 1 },
           "its trials: the op's check refuses a case: y: 4 numbers: expected 5",
+          SEED(1) },
+        { { &op, is_well, NULL, &fewer, 1, 1 },
+          "its trials: port y: -2 elements of type fp32 in 0 bytes: expected "
+          "what dsflow_shape_of makes",
+          SEED(1) },
+        { { &op, is_well, NULL, &no_type, 1, 1 },
+          "its trials: port x: 4 elements of type ? in 16 bytes: expected what "
+          "dsflow_shape_of makes",
           SEED(1) },
         { { &op, is_well, NULL, &none, 1, 3 },
           "its trials: none of 3 seeds gives a case",
