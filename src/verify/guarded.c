@@ -1,6 +1,7 @@
 /* guarded.c - memory that tells when a task touches what is not its own. */
 #include "verify/guarded.h"
 
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -27,6 +28,8 @@ bool dsf_guarded_init(struct dsf_guarded *g, const char *name,
                                .access = access,
                                .bytes = bytes,
                                .map_bytes = whole + 2 * page() };
+    if (bytes > PTRDIFF_MAX / 2) /* the sums above are none */
+        return false;
     g->map =
         mmap(NULL, g->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (g->map == MAP_FAILED)

@@ -46,6 +46,9 @@ static void memory_that_there_is_not_is_told(void **state)
         dsf_guarded_init(&g, "x", DSFLOW_W, (size_t)1 << 60, false));
     assert_null(g.map);
     dsf_guarded_fini(&g);
+    assert_false(dsf_guarded_init(&g, "x", DSFLOW_W, SIZE_MAX, false));
+    assert_null(g.map);
+    dsf_guarded_fini(&g);
 }
 
 int main(void)
