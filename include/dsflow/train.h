@@ -61,8 +61,10 @@ struct dsflow_train_options {
     void *user;
     void (*on_step)(void *user, const struct dsflow_step *step);
     void (*on_validation)(void *user, const struct dsflow_validation *v);
-    /* Asked before each step, and while it validates. Not 0: the run ends with
-     * the steps that have begun, and saves a checkpoint. */
+    /* Asked before each step of dsflow_train, and while it validates. Not 0:
+     * the run ends with the steps that have begun, and saves a checkpoint. Of
+     * dsflow_run_step and _validate, it ends the validation: a step is what the
+     * caller asks for. */
     int (*should_stop)(void *user);
 };
 #define DSFLOW_TRAIN_OPTIONS(...)                                              \

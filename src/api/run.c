@@ -17,6 +17,7 @@ struct dsflow_run {
     struct dsflow_train_options options;
     struct dsflow_step step; /* the last one */
     bool stopped;
+    bool by_step;             /* the caller asks for each one */
     struct dsflow_err failed; /* status DSFLOW_OK: not yet */
 };
 
@@ -32,7 +33,9 @@ static bool should_stop(struct dsflow_run *x)
 
 static bool may_begin(void *user, int64_t step)
 {
-    return !should_stop(user);
+    struct dsflow_run *x = user;
+
+    return x->by_step || !should_stop(x);
 }
 
 static bool is_stopped(void *user)
@@ -215,7 +218,8 @@ int dsflow_run_step(struct dsflow_run *x, const struct dsflow_step **step,
         return status;
     if (step != NULL)
         *step = &x->step;
-    x->stopped = false; /* the caller asks for one */
+    x->by_step = true;
+    x->stopped = false;
     own = dsf_api_enter();
     status = dsf_run_step(&x->run, err);
     if (status == DSFLOW_OK && x->run.done == x->run.s.job->main.steps)

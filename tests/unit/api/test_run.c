@@ -225,6 +225,30 @@ static void bits_are_those_of_any_way(void **state)
     dsflow_job_free(alike);
 }
 
+/* Who takes steps stops by taking none. */
+static void a_step_that_is_asked_for_is_made(void **state)
+{
+    struct source source = { 0 };
+    struct dsflow_batches batches = BATCHES(&source);
+    struct seen seen = { .stop_at = 1 };
+    struct dsflow_train_options options =
+        DSFLOW_TRAIN_OPTIONS(.batches = &batches, .on_step = on_step,
+                             .should_stop = should_stop, .user = &seen);
+    struct dsflow_job *job = job_of("asked", NULL, NULL);
+    const struct dsflow_step *step;
+    struct dsflow_run *run;
+    struct dsflow_err err;
+
+    must(dsflow_run_open(job, &options, &run, &err), &err);
+    for (int64_t n = 1; n <= 3; n++) {
+        must(dsflow_run_step(run, &step, &err), &err);
+        assert_int_equal(step->step, n);
+        assert_int_equal(dsflow_run_done(run), n);
+    }
+    dsflow_run_close(run);
+    dsflow_job_free(job);
+}
+
 /* What is put is there, on each rank, and in the checkpoint. */
 static void tensors_are_written(void **state)
 {
@@ -547,6 +571,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_says_its_loss_scale),
         cmocka_unit_test(bits_are_those_of_any_way),
+        cmocka_unit_test(a_step_that_is_asked_for_is_made),
         cmocka_unit_test(tensors_are_written),
         cmocka_unit_test(errors_come_back),
         cmocka_unit_test(a_full_disk_comes_back),
