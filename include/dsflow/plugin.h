@@ -15,7 +15,8 @@
  * not be linked with libdsflow, though it may be. What dsflow has itself stands
  * in the same kind of lists. Every structure in them begins with the number of
  * its interface (`abi`) and its name (a codelet's is its kind of task): that
- * stays so, whatever else changes.
+ * stays so, whatever else changes. A name has letters, digits, '.', '_' and
+ * '-'.
  */
 #ifndef DSFLOW_PLUGIN_H
 #define DSFLOW_PLUGIN_H

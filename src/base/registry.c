@@ -63,6 +63,15 @@ const void *dsf_registry_thing_at(struct dsf_registry *r, size_t i)
     return found != NULL ? found->thing : NULL;
 }
 
+/* Names are words of the command line, of job.toml and of tables. */
+static bool is_name(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+    return name[strspn(name, letters)] == '\0';
+}
+
 int dsf_registry_check(const struct dsf_registry *r, unsigned abi,
                        const char *name, const char *summary,
                        struct dsflow_err *err)
@@ -76,6 +85,11 @@ int dsf_registry_check(const struct dsf_registry *r, unsigned abi,
                            r->abi);
     if (name == NULL || name[0] == '\0')
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: has no name", r->sort);
+    if (!is_name(name))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s \"%.60s\": expected a name of letters, digits, "
+                           "'.', '_' and '-'",
+                           r->sort, name);
     if (summary == NULL)
         return dsflow_fail(err, DSFLOW_EINVAL, "%s %.60s: has no summary",
                            r->sort, name);

@@ -56,6 +56,9 @@ static void a_component_has_the_right_number_a_name_and_a_summary(void **state)
     assert_true(dsf_registry_check(&registry, 3, "", "b", &err) < 0);
     assert_string_equal(err.msg, "number: has no name");
     assert_true(dsf_registry_check(&registry, 3, NULL, "b", &err) < 0);
+    assert_true(dsf_registry_check(&registry, 3, "a b\033", "b", &err) < 0);
+    assert_string_equal(err.msg, "number \"a b?\": expected a name of letters, "
+                                 "digits, '.', '_' and '-'");
     assert_true(dsf_registry_check(&registry, 3, "a", NULL, &err) < 0);
     assert_string_equal(err.msg, "number a: has no summary");
 }
