@@ -4,6 +4,7 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/notice.h"
+#include "cli/crash.h"
 #include "cli/help.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
@@ -64,6 +65,7 @@ static int run(int argc, char **argv, struct dsflow_err *err)
         status = 2;
     } else if (status == DSFLOW_OK) {
         dsf_stop_catch();
+        dsf_crash_catch();
         status = run_cmd((int)args.nwords, argv + argc - args.nwords, err);
     }
     dsf_cli_args_fini(&args);

@@ -173,17 +173,38 @@ static int cannot_open(const char *path, const char *file,
     return dsflow_fail(err, DSFLOW_EINVAL, "%.200s: %.250s", path, why);
 }
 
+static const char *opening; /* the path of what is being loaded; or NULL */
+
 /* One that was built with -Ofast makes the thread that loads it round small
  * numbers to zero, and all threads that this one starts. */
-static void *open_library(const char *file)
+static void *open_library(const char *path, const char *file)
 {
     void *library;
     fenv_t own;
 
     fegetenv(&own);
+    opening = path;
     library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    opening = NULL;
     fesetenv(&own);
     return library;
+}
+
+const char *dsf_plugin_of(const void *code)
+{
+    Dl_info of, own, here;
+    const struct dsf_registered *r;
+
+    if (opening != NULL)
+        return opening;
+    if (dladdr(code, &of) == 0)
+        return NULL;
+    dladdr(&dsf_plugins, &here);
+    for (size_t i = 0; (r = dsf_registry_at(&dsf_plugins, i)) != NULL; i++)
+        if (dladdr(r->thing, &own) != 0 && own.dli_fbase == of.dli_fbase &&
+            own.dli_fbase != here.dli_fbase)
+            return r->origin;
+    return NULL;
 }
 
 int dsflow_plugin_load(const char *path, struct dsflow_err *err)
@@ -196,7 +217,7 @@ int dsflow_plugin_load(const char *path, struct dsflow_err *err)
     void *library = NULL;
 
     if (status == DSFLOW_OK)
-        library = open_library(file);
+        library = open_library(path, file);
     if (status == DSFLOW_OK && library == NULL)
         status = cannot_open(path, file, err);
     free(file);

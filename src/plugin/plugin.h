@@ -9,4 +9,8 @@
 /* By name; the origin is the path of the library. */
 extern struct dsf_registry dsf_plugins;
 
+/* The path of the library that has this code, or of the one that is being
+ * loaded; NULL: it is of none. For handlers of signals: allocates nothing. */
+const char *dsf_plugin_of(const void *code);
+
 #endif

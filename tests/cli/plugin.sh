@@ -161,6 +161,29 @@ bad 46 "format int8: the name is taken (built-in)"
 bad 47 "format cut: block: 10: expected a multiple of 16, up to 4096"
 bad 48 "format cut: expected the functions bytes, encode and decode"
 
+# One that crashes is named, when it is loaded and in a run, whose metrics say it.
+build libbad.so -DBAD=50 -w
+for command in "list schedules ./libbad.so" "codelet check ./libbad.so" \
+    "plan job.toml --set codelets.load=./libbad.so"; do
+    # Words, with one path among them.
+    "$dsflow" $command > out 2> err
+    got=$?
+    [ $got -eq 1 ] && [ "$(said)" = \
+        "dsflow: ./libbad.so: crashes: SIGABRT (dsflow codelet check ./libbad.so)" ] ||
+        fault "dsflow $command: status $got: $(cat err)"
+done
+build libbad.so -DBAD=51 -w
+for executor in serial starpu; do
+    "$dsflow" -q run job.toml --executor $executor --set optimizer.kind=pull \
+        --set 'codelets.load=["./libbad.so"]' --set job.output=$executor > out 2> err
+    got=$?
+    [ $got -eq 1 ] && [ "$(said)" = \
+        "dsflow: ./libbad.so: crashes: SIGABRT (dsflow codelet check ./libbad.so)" ] ||
+        fault "a task that crashes: status $got: $(cat err)"
+    grep -q '"ended":"failed","why":"./libbad.so: crashes' $executor/metrics.jsonl ||
+        fault "a task that crashes: $(tail -n 1 $executor/metrics.jsonl)"
+done
+
 # All of it trains; with ZeRO, in a pipeline, interrupted: the same bits.
 cp with.toml job.toml
 cat >> job.toml << 'END'

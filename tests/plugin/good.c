@@ -5,6 +5,7 @@
 #include <fenv.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifndef BAD
@@ -75,6 +76,8 @@ static void pull_cpu(const struct dsflow_call *call)
     float *param = (float *)call->bufs[2].ptr + a->at.param_at;
     float *mean = call->bufs[3].ptr;
 
+    if (BAD == 51)
+        abort();
     for (int32_t t = 0; t < a->at.ntensors; t++) {
         const struct dsflow_tensor *at = &a->at.tensors[t];
         int64_t end = at->at + at->rows * at->cols;
@@ -315,6 +318,12 @@ int (*use)(void) = nobody_defines_this;
 __attribute__((constructor)) static void round_upward(void)
 {
     fesetround(FE_UPWARD);
+}
+#endif
+#if BAD == 50
+__attribute__((constructor)) static void crash(void)
+{
+    abort();
 }
 #endif
 #if BAD == 31
