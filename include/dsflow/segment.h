@@ -78,7 +78,9 @@ enum dsflow_dropped {
 };
 
 struct dsflow_segment_port {
-    const char *name; /* "h": of the port, and of the data made for it */
+    const char *name; /* "h": of the port, and of the data made for it (OUT,
+                         DOUT, KEPT, PASSING, BRIEF): no other data of the layer
+                         has it, nor the stream, "x" and "dx" */
     uint8_t from;     /* enum dsflow_from */
     uint8_t unit;
     uint8_t cut;        /* enum dsflow_cut: among tensor ranks. With `rules`:

@@ -311,6 +311,66 @@ static int check_streams(const struct dsf_job *job,
                                  "stream, such as \"mlp\"");
 }
 
+/* Is data of a layer made for the port, and called after it? That of the stream
+ * after stands at the segment that leaves it. */
+static bool makes_data(const struct dsflow_segment *s, unsigned p)
+{
+    switch (s->ports[p].from) {
+    case DSFLOW_FROM_DOUT:
+        return has_port(s, DSFLOW_FROM_OUT);
+    case DSFLOW_FROM_OUT:
+    case DSFLOW_FROM_KEPT:
+    case DSFLOW_FROM_PASSING:
+    case DSFLOW_FROM_BRIEF:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Does one of the first `n` ports make data of this name? */
+static bool makes(const struct dsflow_segment *s, unsigned n, const char *name)
+{
+    for (unsigned p = 0; p < n; p++)
+        if (makes_data(s, p) && strcmp(s->ports[p].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Who else makes data of the name of this port: one behind it in the layer, or
+ * the embedding, whose stream comes in. NULL: nobody. */
+static const struct dsflow_segment *
+find_maker(const struct dsflow_segment *const *of, unsigned p)
+{
+    const char *name = (*of)->ports[p].name;
+
+    if (makes(*of, p, name))
+        return *of;
+    while (*++of != NULL)
+        if (makes(*of, (*of)->nports, name))
+            return *of;
+    return makes(&dsf_segment_embed, DSFLOW_EMBED_NPORTS, name)
+               ? &dsf_segment_embed
+               : NULL;
+}
+
+static int check_names(const struct dsf_job *job,
+                       const struct dsflow_segment *const *of,
+                       struct dsflow_err *err)
+{
+    const struct dsflow_segment *other;
+
+    for (; *of != NULL; of++)
+        for (unsigned p = 0; p < (*of)->nports; p++)
+            if (makes_data(*of, p) && (other = find_maker(of, p)) != NULL)
+                return dsf_job_fail(
+                    job, err, DSFLOW_EINVAL, "model", "segments",
+                    "\"%s\": port %.40s: data of \"%s\" is "
+                    "called so, too: expected another name",
+                    (*of)->name, (*of)->ports[p].name, other->name);
+    return DSFLOW_OK;
+}
+
 const struct dsflow_segment **dsf_job_segments(const struct dsf_job *job,
                                                struct dsflow_err *err)
 {
@@ -324,6 +384,8 @@ const struct dsflow_segment **dsf_job_segments(const struct dsf_job *job,
     }
     if (status == DSFLOW_OK)
         status = check_streams(job, of, err);
+    if (status == DSFLOW_OK)
+        status = check_names(job, of, err);
     if (status == DSFLOW_OK)
         return of;
     free(of);

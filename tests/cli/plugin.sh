@@ -161,6 +161,19 @@ bad 46 "format int8: the name is taken (built-in)"
 bad 47 "format cut: block: 10: expected a multiple of 16, up to 4096"
 bad 48 "format cut: expected the functions bytes, encode and decode"
 
+# Data of a layer is called after its port: two names are not the same data.
+named() {
+    sed "s/\"gate\"/\"$1\"/" "$source/examples/plugins/gated_norm.c" > named.c
+    ${CC:-cc} -I "$source/include" -w -shared -fPIC -o libnamed.so named.c -lm ||
+        fault "named.c cannot be built"
+    line "--set: model: segments: \"gated_norm\": port $1: data of \"$2\" is called so, too: expected another name" \
+        plan job.toml --set 'codelets.load=["./libnamed.so"]' \
+        --set 'model.segments=["qkv","attention","out","gated_norm","mlp"]'
+}
+named h mlp
+named x embed
+named gated gated_norm
+
 # One that crashes is named, when it is loaded and in a run, whose metrics say it.
 build libbad.so -DBAD=50 -w
 for command in "list schedules ./libbad.so" "codelet check ./libbad.so" \

@@ -266,11 +266,14 @@ static void a_description_with_a_fault_is_refused(void **state)
 static void two_tensors_of_a_layer_have_two_names(void **state)
 {
     static struct dsflow_segment twin;
+    static struct dsflow_segment_port ports[DSFLOW_SEGMENT_PORTS];
     static struct dsflow_op ops[3];
     const struct dsflow_segment *s = dsflow_segment_find(NULL, "gated_norm");
     const struct dsflow_op *from[] = { s->forward, s->backward_input,
                                        s->backward_weight };
     static const char *const names[] = { "twin.f", "twin.i", "twin.w" };
+    static const char *const own[] = { "x",     "unit", "sluice", "twin",
+                                       "dtwin", "dx",   "grad" };
     const char *text = "[job]\nsteps = 5\n[data]\ntrain = \"x\"\n[model]\n"
                        "layers = 1\nheads = 1\nwidth = 8\nvocab = 9\n"
                        "segments = [\"gated_norm\", \"twin\"]\n";
@@ -285,7 +288,12 @@ static void two_tensors_of_a_layer_have_two_names(void **state)
         assert_int_equal(dsflow_op_register(&ops[i], &err), DSFLOW_OK);
     }
     twin = *s;
+    for (unsigned p = 0; p < s->nports; p++) {
+        ports[p] = s->ports[p];
+        ports[p].name = own[p];
+    }
     twin.name = "twin";
+    twin.ports = ports;
     twin.forward = &ops[0];
     twin.backward_input = &ops[1];
     twin.backward_weight = &ops[2];
