@@ -237,7 +237,8 @@ struct dsflow_op_rules {
 
 /* The task as it is, on rows; `port` is that of the unit, or of its gradient.
  * Each rank adds the gradients of its rows, and the sums of all are added then:
- * with mesh.tensor > 1 their last bits are others. */
+ * with mesh.tensor > 1 their last bits are others. A task without parameters
+ * has the rule { .kind = DSFLOW_RULE_ROWS }. */
 #define DSFLOW_ON_ROWS(port)                                                   \
     { .kind = DSFLOW_RULE_ROWS, .unit = DSFLOW_REF_SHARED + (port) }
 #define DSFLOW_GATHER(to_ref, from_ref)                                        \

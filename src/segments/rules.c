@@ -128,9 +128,10 @@ static uint32_t fill_segment(const struct dsflow_rule *rule,
 
     if (part != NULL)
         site.at[0] = part->at;
-    site.tile = rule->unit < DSFLOW_REF_SHARED
-                    ? dsf_part_tile(parts, t, whole_args)
-                    : rows_tile(parts, t, whole_args);
+    site.tile =
+        rule->kind == DSFLOW_RULE_ROWS || rule->unit >= DSFLOW_REF_SHARED
+            ? rows_tile(parts, t, whole_args)
+            : dsf_part_tile(parts, t, whole_args);
     dsf_segment_of_op(whole)->fill(&site, args);
     return 0;
 }

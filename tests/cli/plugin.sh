@@ -197,6 +197,19 @@ for executor in serial starpu; do
         fault "a task that crashes: $(tail -n 1 $executor/metrics.jsonl)"
 done
 
+# A segment without parameters, whose rows tensor ranks share out: the same loss.
+${CC:-cc} -I "$source/include" -w -shared -fPIC -o libtanh.so \
+    "$source/tests/plugin/tanh.c" -lm || fault "tanh.c cannot be built"
+"$dsflow" codelet check ./libtanh.so > log 2>&1 || fault "codelet check: $(cat log)"
+tanh="--set codelets.load=./libtanh.so
+    --set model.segments=[\"qkv\",\"attention\",\"out\",\"tanh\",\"mlp\"]"
+run whole-tanh $tanh
+run rows-tanh $tanh --set mesh.tensor=2
+for of in whole rows; do
+    sed -n 's/.*"validation_loss":\([0-9.]*\)[0-9][0-9],.*/\1/p' $of-tanh/metrics.jsonl > loss-$of
+done
+[ -s loss-whole ] && cmp loss-whole loss-rows || fault "a segment without parameters on rows"
+
 # All of it trains; with ZeRO, in a pipeline, interrupted: the same bits.
 cp with.toml job.toml
 cat >> job.toml << 'END'
