@@ -35,8 +35,8 @@ struct dsflow_batches {
 };
 
 #define DSFLOW_BATCHES(...)                                                    \
-    ((struct dsflow_batches){ .size = sizeof(struct dsflow_batches),           \
-                              __VA_ARGS__ })
+    DSFLOW_OF(dsflow_batches, .size = sizeof(struct dsflow_batches),           \
+              __VA_ARGS__)
 
 DSFLOW_END_DECLS
 

@@ -61,8 +61,8 @@ struct dsflow_exec_options {
 
 /* Options, from those that are not 0. */
 #define DSFLOW_EXEC_OPTIONS(...)                                               \
-    ((struct dsflow_exec_options){ .size = sizeof(struct dsflow_exec_options), \
-                                   __VA_ARGS__ })
+    DSFLOW_OF(dsflow_exec_options, .size = sizeof(struct dsflow_exec_options), \
+              __VA_ARGS__)
 
 /* Time spent, summed since the executor was opened. */
 struct dsflow_exec_stats {

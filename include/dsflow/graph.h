@@ -91,8 +91,8 @@ struct dsflow_data_spec {
 /* A description of data, from its fields: DSFLOW_DATA(.name = "x", …). What is
  * not named is 0. */
 #define DSFLOW_DATA(...)                                                       \
-    ((struct dsflow_data_spec){ .size = sizeof(struct dsflow_data_spec),       \
-                                __VA_ARGS__ })
+    DSFLOW_OF(dsflow_data_spec, .size = sizeof(struct dsflow_data_spec),       \
+              __VA_ARGS__)
 
 /* A program: tasks that are submitted together. The programs of a graph have
  * its data in common: a step of training, the validation of one micro-batch, a
@@ -132,8 +132,8 @@ struct dsflow_task_spec {
 
 /* A description of a task, from its fields; what is not named is 0. */
 #define DSFLOW_TASK(...)                                                       \
-    ((struct dsflow_task_spec){ .size = sizeof(struct dsflow_task_spec),       \
-                                __VA_ARGS__ })
+    DSFLOW_OF(dsflow_task_spec, .size = sizeof(struct dsflow_task_spec),       \
+              __VA_ARGS__)
 
 /* The port that data[i] of task `t` is on; the last one, where that repeats. */
 DSFLOW_API unsigned dsflow_task_port(const struct dsflow_task_spec *t,

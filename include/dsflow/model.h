@@ -26,7 +26,7 @@ struct dsflow_tensor_info {
     int64_t elems;
 };
 #define DSFLOW_TENSOR_INFO()                                                   \
-    ((struct dsflow_tensor_info){ .size = sizeof(struct dsflow_tensor_info) })
+    DSFLOW_OF(dsflow_tensor_info, .size = sizeof(struct dsflow_tensor_info))
 
 /* How the next token is chosen. */
 struct dsflow_sampling {
@@ -38,8 +38,8 @@ struct dsflow_sampling {
     uint64_t seed;
 };
 #define DSFLOW_SAMPLING(...)                                                   \
-    ((struct dsflow_sampling){ .size = sizeof(struct dsflow_sampling),         \
-                               __VA_ARGS__ })
+    DSFLOW_OF(dsflow_sampling, .size = sizeof(struct dsflow_sampling),         \
+              __VA_ARGS__)
 
 /* Gets each token as it comes: its text, `bytes` bytes of whole UTF-8
  * characters (none, where a character is not complete yet). Not 0: that was the

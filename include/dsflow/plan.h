@@ -84,8 +84,8 @@ struct dsflow_program_steps {
     int64_t last;     /* … up to this one; 0: up to the end of the run */
 };
 #define DSFLOW_PROGRAM_STEPS(...)                                              \
-    ((struct dsflow_program_steps){                                            \
-        .size = sizeof(struct dsflow_program_steps), __VA_ARGS__ })
+    DSFLOW_OF(dsflow_program_steps,                                            \
+              .size = sizeof(struct dsflow_program_steps), __VA_ARGS__)
 
 /* When it decides, a policy may say so of a program that it adds to the graph
  * when it rewrites, such as one that does more every fifth step. The program
@@ -134,7 +134,7 @@ struct dsflow_kept {
     const struct dsflow_kept_field *fields;
 };
 #define DSFLOW_KEPT(...)                                                       \
-    ((struct dsflow_kept){ .size = sizeof(struct dsflow_kept), __VA_ARGS__ })
+    DSFLOW_OF(dsflow_kept, .size = sizeof(struct dsflow_kept), __VA_ARGS__)
 
 /* For a policy's `decide`: keep this too. The policy makes the data, persistent
  * and with the number that dsflow_plan_kept gives in `kept`. It starts as zeroes;

@@ -47,7 +47,7 @@ struct dsflow_prediction {
     double device_bytes, host_bytes, nvme_bytes;
 };
 #define DSFLOW_PREDICTION()                                                    \
-    ((struct dsflow_prediction){ .size = sizeof(struct dsflow_prediction) })
+    DSFLOW_OF(dsflow_prediction, .size = sizeof(struct dsflow_prediction))
 
 /* What a step takes on the machine it was planned for. Errors: DSFLOW_EINVAL
  * where it was planned up to a policy only. */

@@ -35,8 +35,7 @@ struct dsflow_span {
     int64_t step;     /* number of the step in the run, from 1; 0: of none */
     double begin, end; /* seconds since the trace began */
 };
-#define DSFLOW_SPAN()                                                          \
-    ((struct dsflow_span){ .size = sizeof(struct dsflow_span) })
+#define DSFLOW_SPAN() DSFLOW_OF(dsflow_span, .size = sizeof(struct dsflow_span))
 
 /* The i-th span, in the order in which they began; DSFLOW_EINVAL past the last.
  */

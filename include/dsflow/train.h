@@ -68,8 +68,8 @@ struct dsflow_train_options {
     int (*should_stop)(void *user);
 };
 #define DSFLOW_TRAIN_OPTIONS(...)                                              \
-    ((struct dsflow_train_options){                                            \
-        .size = sizeof(struct dsflow_train_options), __VA_ARGS__ })
+    DSFLOW_OF(dsflow_train_options,                                            \
+              .size = sizeof(struct dsflow_train_options), __VA_ARGS__)
 
 /* All steps of the job, with its validations and checkpoints. `options` NULL:
  * those that are 0. Errors: DSFLOW_EINVAL for the job; DSFLOW_EFIT where it
