@@ -2,10 +2,14 @@
  *
  * Threads: any thread may call any function, and calls of two threads do not
  * overlap, but where a header says that they may: what makes, plans, trains,
- * generates, measures or loads shares tables of the process. What is made by one thread may
- * be used and freed by another. A callback is called by the thread that called
- * the function it was given to, but for dsflow_batches and dsflow_log_fn, which
- * threads of the library call too, several at a time.
+ * generates, measures or loads shares tables of the process. What is made by
+ * one thread may be used and freed by another. A callback is called by the
+ * thread that called the function it was given to, but for dsflow_batches and
+ * dsflow_log_fn, which threads of the library call too, several at a time. It
+ * does not step or close the run that calls it. A child of fork(2) has none of
+ * the library's threads: it leaves alone a run that was open in its parent.
+ *
+ * Pointers are not NULL, but where a header says that they may be.
  *
  * Locale: text has numbers as in C, "0.5", whatever locale the program has set;
  * callbacks may find that of C for numbers. */
