@@ -26,6 +26,14 @@ static int check_ports(const struct dsflow_op *op, struct dsflow_err *err)
         if (port->access < DSFLOW_R || port->access > DSFLOW_RW)
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "port %.40s: expected R, W or RW", port->name);
+        if ((unsigned)port->dtype >= DSFLOW_NDTYPES)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "port %.40s: dtype: %u: expected one of dtype.h",
+                               port->name, (unsigned)port->dtype);
+        if (port->slice > DSFLOW_BLOCKS)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "port %.40s: slice: %u: expected 0 to %d",
+                               port->name, port->slice, DSFLOW_BLOCKS);
         if (port->floats > DSFLOW_NARROW_ALONE ||
             (port->floats != DSFLOW_FP32_ONLY &&
              port->dtype != DSFLOW_FP32 && port->dtype != DSFLOW_BYTES))

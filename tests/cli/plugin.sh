@@ -160,6 +160,8 @@ bad 45 "format cut: made for interface 77: this dsflow has 1"
 bad 46 "format int8: the name is taken (built-in)"
 bad 47 "format cut: block: 10: expected a multiple of 16, up to 4096"
 bad 48 "format cut: expected the functions bytes, encode and decode"
+bad 52 "task pull: port param: dtype: 77: expected one of dtype.h"
+bad 53 "task pull: port param: slice: 9: expected 0 to 2"
 
 # Data of a layer is called after its port: two names are not the same data.
 named() {
