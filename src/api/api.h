@@ -39,7 +39,7 @@ int dsf_api_check_size(const char *name, uint32_t size, size_t wanted,
 int dsf_api_check_step(int64_t step, struct dsflow_err *err);
 
 /* Where a tensor is in the model. */
-struct dsf_place {
+struct dsf_tensor_place {
     unsigned unit;
     const struct dsf_tensor *tensor;
 };
@@ -48,11 +48,12 @@ int dsf_api_describe(const struct dsf_model *model, unsigned i,
                      struct dsflow_tensor_info *tensor);
 /* By its name. Errors: DSFLOW_EINVAL, for another number of elements too. */
 int dsf_api_find(const struct dsf_model *model, const char *name, int64_t elems,
-                 struct dsf_place *place, struct dsflow_err *err);
+                 struct dsf_tensor_place *place, struct dsflow_err *err);
 
 /* Between a unit and a tensor as Hugging Face has it. */
-void dsf_api_take(const struct dsf_place *place, const float *unit, float *to);
-void dsf_api_give(const struct dsf_place *place, float *unit,
+void dsf_api_take(const struct dsf_tensor_place *place, const float *unit,
+                  float *to);
+void dsf_api_give(const struct dsf_tensor_place *place, float *unit,
                   const float *from);
 
 /* Text of the model with these weights. */

@@ -55,7 +55,7 @@ int dsflow_model_tensor(const struct dsflow_model *m, unsigned i,
 int dsflow_model_get(const struct dsflow_model *m, const char *name, float *to,
                      int64_t elems, struct dsflow_err *err)
 {
-    struct dsf_place place;
+    struct dsf_tensor_place place;
     int status = dsf_api_find(&m->s.model, name, elems, &place, err);
 
     if (status == DSFLOW_OK)

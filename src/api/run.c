@@ -270,7 +270,8 @@ int dsflow_run_tensor(const struct dsflow_run *x, unsigned i,
 
 /* The unit of a tensor, into memory of its own. */
 static int fetch(struct dsflow_run *x, const char *name, int64_t elems,
-                 struct dsf_place *place, float **unit, struct dsflow_err *err)
+                 struct dsf_tensor_place *place, float **unit,
+                 struct dsflow_err *err)
 {
     struct dsf_session *s = &x->run.s;
     int status = check(x, err);
@@ -288,7 +289,7 @@ static int fetch(struct dsflow_run *x, const char *name, int64_t elems,
 int dsflow_run_get(struct dsflow_run *x, const char *name, float *to,
                    int64_t elems, struct dsflow_err *err)
 {
-    struct dsf_place place;
+    struct dsf_tensor_place place;
     float *unit;
     int status = fetch(x, name, elems, &place, &unit, err);
 
@@ -301,7 +302,7 @@ int dsflow_run_get(struct dsflow_run *x, const char *name, float *to,
 int dsflow_run_put(struct dsflow_run *x, const char *name, const float *from,
                    int64_t elems, struct dsflow_err *err)
 {
-    struct dsf_place place;
+    struct dsf_tensor_place place;
     float *unit;
     int status = fetch(x, name, elems, &place, &unit, err);
 

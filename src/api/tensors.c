@@ -5,13 +5,14 @@
 
 /* False: there is none. */
 static bool find(const struct dsf_model *model, unsigned i,
-                 struct dsf_place *place)
+                 struct dsf_tensor_place *place)
 {
     for (unsigned u = 0; u < model->nunits; u++) {
         unsigned n = model->units[u].ntensors;
 
         if (i < n) {
-            *place = (struct dsf_place){ u, &model->units[u].tensors[i] };
+            *place =
+                (struct dsf_tensor_place){ u, &model->units[u].tensors[i] };
             return true;
         }
         i -= n;
@@ -22,7 +23,7 @@ static bool find(const struct dsf_model *model, unsigned i,
 int dsf_api_describe(const struct dsf_model *model, unsigned i,
                      struct dsflow_tensor_info *out)
 {
-    struct dsf_place place;
+    struct dsf_tensor_place place;
     const struct dsf_tensor *t;
 
     if (out->size < sizeof(*out) || !find(model, i, &place))
@@ -38,7 +39,7 @@ int dsf_api_describe(const struct dsf_model *model, unsigned i,
 }
 
 int dsf_api_find(const struct dsf_model *model, const char *name, int64_t elems,
-                 struct dsf_place *place, struct dsflow_err *err)
+                 struct dsf_tensor_place *place, struct dsflow_err *err)
 {
     for (unsigned i = 0; find(model, i, place); i++) {
         int64_t n = place->tensor->rows * place->tensor->cols;
@@ -67,7 +68,8 @@ static void transpose(const float *from, float *to, int64_t rows, int64_t cols)
                     to[j * rows + i] = from[i * cols + j];
 }
 
-void dsf_api_take(const struct dsf_place *place, const float *unit, float *to)
+void dsf_api_take(const struct dsf_tensor_place *place, const float *unit,
+                  float *to)
 {
     const struct dsf_tensor *t = place->tensor;
 
@@ -77,7 +79,8 @@ void dsf_api_take(const struct dsf_place *place, const float *unit, float *to)
         memcpy(to, unit + t->offset, (size_t)(t->rows * t->cols) * sizeof(*to));
 }
 
-void dsf_api_give(const struct dsf_place *place, float *unit, const float *from)
+void dsf_api_give(const struct dsf_tensor_place *place, float *unit,
+                  const float *from)
 {
     const struct dsf_tensor *t = place->tensor;
 

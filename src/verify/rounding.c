@@ -36,13 +36,13 @@ double dsf_rounding_moves(const struct dsf_case *c, const struct dsf_case *wide,
 
     for (int i = 0; i < RUNS; i++) {
         struct dsf_case moved;
-        struct dsf_left left;
+        struct dsf_port_left left;
 
         move(c, wide, &moved, &state);
         dsf_case_run(&moved, by, &left);
         most = fmax(most,
                     fabs(dsf_case_number(&moved, left.v[port], port, e) - v));
-        dsf_left_free(&left);
+        dsf_port_left_free(&left);
         dsf_case_free(&moved);
     }
     return most;

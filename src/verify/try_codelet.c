@@ -41,7 +41,7 @@ static void garbage(void *to, size_t bytes, enum garbage what)
         p[i] = 0x3b;
 }
 
-void dsf_left_free(struct dsf_left *l)
+void dsf_port_left_free(struct dsf_port_left *l)
 {
     for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++)
         free(l->v[i]);
@@ -142,7 +142,7 @@ static void check_rounding(void)
 }
 
 static void run(const struct dsf_case *c, const struct dsf_computes *what,
-                const struct way *way, struct dsf_left *left)
+                const struct way *way, struct dsf_port_left *left)
 {
     struct memory m;
     struct on_thread t = { what->cpu, &m.call };
@@ -164,7 +164,7 @@ static void run(const struct dsf_case *c, const struct dsf_computes *what,
             dsf_child_fault("writes %ld bytes before the beginning of %s",
                             -spill, m.v[i].name);
     }
-    *left = (struct dsf_left){ { NULL } };
+    *left = (struct dsf_port_left){ { NULL } };
     for (unsigned i = 0; i < c->n; i++)
         if (dsf_case_access(c, i) != DSFLOW_R) {
             left->v[i] = dsf_xcalloc(1, c->shapes[i].bytes + 1);
@@ -174,7 +174,7 @@ static void run(const struct dsf_case *c, const struct dsf_computes *what,
 }
 
 void dsf_case_run(const struct dsf_case *c, const struct dsf_computes *what,
-                  struct dsf_left *left)
+                  struct dsf_port_left *left)
 {
     run(c, what, &(struct way){ .at_end = true }, left);
 }
@@ -194,10 +194,10 @@ static size_t first_other(const struct dsf_case *c, unsigned port,
 /* Run it another way: every bit must be the same as in `first`; or what
  * `says` says is wrong. */
 static void run_same(const struct dsf_case *c, const struct dsf_computes *what,
-                     const struct way *way, const struct dsf_left *first,
+                     const struct way *way, const struct dsf_port_left *first,
                      const char *says)
 {
-    struct dsf_left other;
+    struct dsf_port_left other;
 
     run(c, what, way, &other);
     for (unsigned i = 0; i < c->n; i++) {
@@ -212,18 +212,19 @@ static void run_same(const struct dsf_case *c, const struct dsf_computes *what,
                             dsf_case_number(c, first->v[i], i, e),
                             dsf_case_number(c, other.v[i], i, e));
     }
-    dsf_left_free(&other);
+    dsf_port_left_free(&other);
 }
 
 /* With other garbage in port `p`, which it only writes, nothing changes but
  * what it never writes: those elements are marked in `untouched`. */
 static void try_garbage(const struct dsf_case *c,
                         const struct dsf_computes *what, unsigned p,
-                        const struct dsf_left *first, unsigned char **untouched)
+                        const struct dsf_port_left *first,
+                        unsigned char **untouched)
 {
     struct way way = { .at_end = true, .random_ports = 1u << p };
     unsigned char *held = dsf_xcalloc(1, c->shapes[p].bytes + 1);
-    struct dsf_left other;
+    struct dsf_port_left other;
 
     garbage(held, c->shapes[p].bytes, RANDOM_BYTES);
     run(c, what, &way, &other);
@@ -244,7 +245,7 @@ static void try_garbage(const struct dsf_case *c,
             untouched[p][e] = 1;
         }
     }
-    dsf_left_free(&other);
+    dsf_port_left_free(&other);
     free(held);
 }
 
@@ -262,7 +263,7 @@ static bool finite_before(const struct dsf_case *c)
 struct expected {
     const struct dsf_computes *by;
     struct dsf_case of; /* in fp32, where the one that is tried is narrow */
-    struct dsf_left left;
+    struct dsf_port_left left;
     unsigned char *untouched[DSFLOW_TRIAL_PORTS];
 };
 
@@ -318,9 +319,8 @@ static const char *who(const struct dsf_computes *reference)
 }
 
 /* Finite numbers, and those of the reference. */
-static void compare(const struct dsf_case *c, const struct dsf_left *left,
-                    unsigned char *const *untouched,
-                    const struct expected *x)
+static void compare(const struct dsf_case *c, const struct dsf_port_left *left,
+                    unsigned char *const *untouched, const struct expected *x)
 {
     bool finite = finite_before(c);
 
@@ -356,7 +356,8 @@ static void compare(const struct dsf_case *c, const struct dsf_left *left,
  * written. */
 static void run_with_garbage(const struct dsf_case *c,
                              const struct dsf_computes *what,
-                             struct dsf_left *first, unsigned char **untouched)
+                             struct dsf_port_left *first,
+                             unsigned char **untouched)
 {
     static const struct way plain = { .at_end = true };
 
@@ -393,12 +394,13 @@ static bool is_same(const struct dsf_case *c, unsigned port, const void *a,
 }
 
 /* Of the same numbers the reference leaves the same bits. */
-static void compare_bits(const struct dsf_case *c, const struct dsf_left *left,
+static void compare_bits(const struct dsf_case *c,
+                         const struct dsf_port_left *left,
                          unsigned char *const *untouched,
                          const struct dsf_computes *reference)
 {
     unsigned char *others[DSFLOW_TRIAL_PORTS] = { NULL };
-    struct dsf_left own;
+    struct dsf_port_left own;
 
     run_with_garbage(c, reference, &own, others);
     for (unsigned i = 0; i < c->n; i++)
@@ -412,13 +414,13 @@ static void compare_bits(const struct dsf_case *c, const struct dsf_left *left,
                                 dsf_case_number(c, own.v[i], i, e));
     for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++)
         free(others[i]);
-    dsf_left_free(&own);
+    dsf_port_left_free(&own);
 }
 
 static void expected_free(struct expected *x)
 {
     dsf_case_free(&x->of);
-    dsf_left_free(&x->left);
+    dsf_port_left_free(&x->left);
     for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++)
         free(x->untouched[i]);
 }
@@ -431,7 +433,7 @@ void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
     const bool bits = reference->cpu != NULL && reference->same_bits;
     unsigned char *untouched[DSFLOW_TRIAL_PORTS] = { NULL };
     struct expected expected = { .left = { { NULL } } };
-    struct dsf_left first;
+    struct dsf_port_left first;
     char where[256];
 
     dsf_case_words(c, where, sizeof(where));
@@ -457,7 +459,7 @@ void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
         compare(c, &first, untouched, compares ? &expected : NULL);
     for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++)
         free(untouched[i]);
-    dsf_left_free(&first);
+    dsf_port_left_free(&first);
     expected_free(&expected);
 }
 
@@ -474,7 +476,7 @@ struct again {
     const struct dsf_case *c;
     dsflow_cpu_fn cpu;
     pthread_barrier_t *both;
-    struct dsf_left alone; /* what it leaves when no other one runs */
+    struct dsf_port_left alone; /* what it leaves when no other one runs */
     struct memory m;
     bool differs;
     unsigned port;
@@ -544,7 +546,7 @@ void dsf_case_try_beside(const struct dsf_case *c, const struct dsf_case *other,
     }
     for (int i = 0; i < 2; i++) {
         release(&v[i].m);
-        dsf_left_free(&v[i].alone);
+        dsf_port_left_free(&v[i].alone);
     }
     pthread_barrier_destroy(&both);
 }

@@ -44,13 +44,13 @@ void dsf_case_try_beside(const struct dsf_case *c, const struct dsf_case *other,
 double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what);
 
 /* What a run of it leaves in port `i`, on plain memory; freed by
- * dsf_left_free. */
-struct dsf_left {
+ * dsf_port_left_free. */
+struct dsf_port_left {
     void *v[DSFLOW_TRIAL_PORTS]; /* NULL: it only reads the port */
 };
 void dsf_case_run(const struct dsf_case *c, const struct dsf_computes *what,
-                  struct dsf_left *left);
-void dsf_left_free(struct dsf_left *left);
+                  struct dsf_port_left *left);
+void dsf_port_left_free(struct dsf_port_left *left);
 
 /* Try it on `how->cases` cases, and time it on the largest of them. What the
  * numbers of fp32, bf16 and fp16 may be apart: dsf_try_words. */

@@ -220,7 +220,8 @@ static void make_update(struct dsf_case *c, const struct built *b,
     free(used);
 }
 
-static void check_padding(const struct dsf_case *c, const struct dsf_left *left)
+static void check_padding(const struct dsf_case *c,
+                          const struct dsf_port_left *left)
 {
     const struct dsflow_update_args *a = c->args;
     unsigned char *used = used_of(a);
@@ -242,14 +243,14 @@ static void check_padding(const struct dsf_case *c, const struct dsf_left *left)
 /* Numbers from .. from + elems of the case as a task of their own: a shard has
  * its states, and reads the whole gradient and parameter from there on. */
 static void check_shard(const struct dsf_case *c, const struct dsf_computes *by,
-                        const struct dsf_left *whole, int64_t from,
+                        const struct dsf_port_left *whole, int64_t from,
                         int64_t elems)
 {
     struct dsf_case s = *c;
     struct dsflow_case seen;
     struct dsflow_update_args *a;
     struct dsflow_err err = { .msg = "" };
-    struct dsf_left left;
+    struct dsf_port_left left;
     int64_t *gone = dsf_xcalloc(s.n, sizeof(*gone));
 
     for (unsigned i = STATES; i < s.n; i++)
@@ -279,17 +280,17 @@ static void check_shard(const struct dsf_case *c, const struct dsf_computes *by,
                     c->op->ports[i].name, (long long)(from + e), (double)own[e],
                     (double)all[e]);
     }
-    dsf_left_free(&left);
+    dsf_port_left_free(&left);
     free(a);
 }
 
 /* Half the gradient, and twice the scale that clips it: the same update. */
 static void check_scale(const struct dsf_case *c, const struct dsf_computes *by,
-                        const struct dsf_left *whole)
+                        const struct dsf_port_left *whole)
 {
     struct dsflow_control *control = c->before[CONTROL];
     float *grad = c->before[GRAD];
-    struct dsf_left left;
+    struct dsf_port_left left;
 
     control->scale *= 2;
     control->norm /= 2;
@@ -312,14 +313,14 @@ static void check_scale(const struct dsf_case *c, const struct dsf_computes *by,
                                 "twice the other %.9g",
                                 c->op->ports[i].name, e, a, b);
         }
-    dsf_left_free(&left);
+    dsf_port_left_free(&left);
 }
 
 static void try_update(const struct dsflow_optimizer *o,
                        const struct dsf_case *c, const struct dsf_computes *by)
 {
     const struct dsflow_update_args *a = c->args;
-    struct dsf_left left;
+    struct dsf_port_left left;
 
     dsf_case_run(c, by, &left);
     check_padding(c, &left);
@@ -331,7 +332,7 @@ static void try_update(const struct dsflow_optimizer *o,
         check_shard(c, by, &left, cut, a->elems - cut);
     }
     check_scale(c, by, &left);
-    dsf_left_free(&left);
+    dsf_port_left_free(&left);
 }
 
 void dsf_try_optimizer(const struct dsflow_optimizer *o,

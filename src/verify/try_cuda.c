@@ -96,7 +96,7 @@ void dsf_cuda_try_skipped(const struct dsf_case *c,
                           const struct dsf_computes *gpu)
 {
     struct dsflow_control *control = c->before[0];
-    struct dsf_left left;
+    struct dsf_port_left left;
 
     if (!c->op->update || c->shapes[0].bytes != sizeof(*control))
         return;
@@ -107,5 +107,5 @@ void dsf_cuda_try_skipped(const struct dsf_case *c,
             dsf_child_fault("writes port %s although the control says skip",
                             dsf_case_port_name(c, i));
     control->skip = DSFLOW_SKIP_NONE;
-    dsf_left_free(&left);
+    dsf_port_left_free(&left);
 }
