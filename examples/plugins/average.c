@@ -5,9 +5,10 @@
  * the same tasks, and after each update one more. The plan says which steps run
  * it, and no bit of the training depends on it.
  *
- * The average is kept as states of an optimizer are (plan.h), so checkpoints have
- * it. The op says how it works on some numbers of a unit (op.h: slice), so policies
- * behind this one share the average out and move it as they do parameters. */
+ * The average is kept as states of an optimizer are (plan.h), so checkpoints
+ * have it. The op says how it works on some numbers of a unit (op.h: slice), so
+ * policies behind this one share the average out and move it as they do
+ * parameters. */
 #include <dsflow/plugin.h>
 #include <dsflow/plan.h>
 #include <dsflow/rewrite.h>

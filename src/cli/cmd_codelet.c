@@ -71,8 +71,8 @@ static void note(void *user, const struct dsf_verified *t)
 }
 
 /* What the flags say; how->sets is freed by the caller. */
-static int read_flags(const struct dsf_cli_args *args, struct dsf_verify_options *how,
-                      struct dsflow_err *err)
+static int read_flags(const struct dsf_cli_args *args,
+                      struct dsf_verify_options *how, struct dsflow_err *err)
 {
     int64_t seed = 1, cases = 16;
     int status = dsf_flag_whole(args, "seed", 0, INT64_MAX / 16, &seed, err);

@@ -341,7 +341,8 @@ static void watch_terminal(struct watch *w, bool changed)
         pause_here(w);
         changed = true;
     }
-    if (!changed && !resized && !(dsf_follow_is_late(&w->follow) && time(NULL) != drawn))
+    if (!changed && !resized &&
+        !(dsf_follow_is_late(&w->follow) && time(NULL) != drawn))
         return;
     resized = 0;
     drawn = time(NULL);

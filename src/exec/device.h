@@ -100,8 +100,8 @@ struct dsf_device_class {
     size_t (*scratch)(const struct dsflow_graph *g,
                       const struct dsflow_task_spec *t);
     /* What enqueues the kernels of a kind of task there whose codelet has no
-     * `cuda`, or NULL: a core does its tasks. No such function: its kernels are the
-     * CPU's. */
+     * `cuda`, or NULL: a core does its tasks. No such function: its kernels are
+     * the CPU's. */
     const struct dsf_gpu_side *(*side)(const struct dsflow_op *op);
     /* With it: what a task of these arguments has that the kernel cannot do,
      * such as "a window"; NULL: nothing. */

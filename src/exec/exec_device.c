@@ -255,7 +255,8 @@ void dsf_exec_copy(struct dsflow_exec *exec, uint32_t data, void *near, bool in,
                    dsf_ended_fn ended, void *user)
 {
     struct carry *c = dsf_xcalloc(1, sizeof(*c));
-    size_t bytes = dsflow_graph_data(exec->graph, (dsflow_data_id){ data })->bytes;
+    size_t bytes =
+        dsflow_graph_data(exec->graph, (dsflow_data_id){ data })->bytes;
 
     c->exec = exec;
     c->device = exec->on[data];

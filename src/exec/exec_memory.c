@@ -48,7 +48,8 @@ static void find_paged(struct dsflow_exec *exec)
     for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++) {
         const struct dsf_exec_call *call = &exec->calls[i];
 
-        for (unsigned p = 0; call->by == DSF_BY_DISK && p < call->task->ndata; p++)
+        for (unsigned p = 0; call->by == DSF_BY_DISK && p < call->task->ndata;
+             p++)
             exec->paged[call->task->data[p].i] = true;
     }
 }

@@ -190,7 +190,8 @@ void dsf_exec_note(struct dsflow_exec *exec, unsigned ring,
 /* A task has run once more: how often it had before. */
 uint32_t dsf_exec_count_run(struct dsflow_exec *exec, uint32_t task);
 
-/* Memory of a device for `what`, in whole pages, if *bytes > 0: makes them such. */
+/* Memory of a device for `what`, in whole pages, if *bytes > 0: makes them
+ * such. */
 int dsf_exec_take(struct dsf_device *device, size_t *bytes, const char *what,
                   void **at, struct dsflow_err *err);
 

@@ -1,8 +1,9 @@
-/* races.h - the order of tasks, as ThreadSanitizer is told of it. StarPU keeps it,
- * and is not built with ThreadSanitizer, which sees no reason then why a task may
- * read what another one wrote. It is told so of the data that the tasks have in
- * common, by their access, and of nothing else: what a task does beyond its ports
- * is found. Without -fsanitize=thread all of this is nothing. */
+/* races.h - the order of tasks, as ThreadSanitizer is told of it. StarPU keeps
+ * it, and is not built with ThreadSanitizer, which sees no reason then why a
+ * task may read what another one wrote. It is told so of the data that the
+ * tasks have in common, by their access, and of nothing else: what a task does
+ * beyond its ports is found. Without -fsanitize=thread all of this is nothing.
+ */
 #ifndef DSF_EXEC_RACES_H
 #define DSF_EXEC_RACES_H
 

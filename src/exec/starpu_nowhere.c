@@ -1,8 +1,9 @@
 /* starpu_nowhere.c - the tasks that no worker of StarPU's does: those of
- * devices and of disks, and messages. StarPU keeps their place in the order: a task that is
- * to run nowhere is told when it is ready, in the callback before it would run.
- * That begins it and holds back its end, until it has ended, or where all that
- * follows is in the same queue of a device, until it is launched.
+ * devices and of disks, and messages. StarPU keeps their place in the order: a
+ * task that is to run nowhere is told when it is ready, in the callback before
+ * it would run. That begins it and holds back its end, until it has ended, or
+ * where all that follows is in the same queue of a device, until it is
+ * launched.
  *
  * A core that needs data of a device has such a task before its own and one
  * behind it, of the same data, which bring what is on devices and take it back:

@@ -5,8 +5,8 @@
 
 namespace {
 
-/* No product with it is slow or lost for being denormal. A division, and expf, would
- * take longer than memory does. */
+/* No product with it is slow or lost for being denormal. A division, and expf,
+ * would take longer than memory does. */
 DEV float sigmoid(float z)
 {
     return dev_reciprocal(1 + dev_exp2(-1.44269504f * fmaxf(-80.0f, z)));

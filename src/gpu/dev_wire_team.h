@@ -1,6 +1,6 @@
-/* dev_wire_team.h - a block of a coding (dev_wire.h), and the team of threads that
- * has it: which numbers each thread has and where they are in memory, at any
- * address, and what the team finds out together. */
+/* dev_wire_team.h - a block of a coding (dev_wire.h), and the team of threads
+ * that has it: which numbers each thread has and where they are in memory, at
+ * any address, and what the team finds out together. */
 #ifndef DSF_GPU_DEV_WIRE_TEAM_H
 #define DSF_GPU_DEV_WIRE_TEAM_H
 

@@ -59,8 +59,8 @@ enum {
     WARPS = THREADS / 32,
     BATCH = 4 /* rows that are read before they are added */
 };
-/* Tokens that a thread looks at before it waits for the others: few where they are
- * emulated, so that small tiles take several turns, too. */
+/* Tokens that a thread looks at before it waits for the others: few where they
+ * are emulated, so that small tiles take several turns, too. */
 enum { MOST_SCANNED = 8 };
 #ifdef __CUDACC__
 enum { SCANNED = MOST_SCANNED };
@@ -90,9 +90,9 @@ DEV void add_rows(float (&sum)[V], const T *x, unsigned n, At at, Is is_there)
     }
 }
 
-/* Which of WINDOW tokens are one of a block's, a bit for each; and any of those of
- * a warp. There are two in turn, so that one is written while the other is read.
- * A launch has room for those of a GPU everywhere. */
+/* Which of WINDOW tokens are one of a block's, a bit for each; and any of those
+ * of a warp. There are two in turn, so that one is written while the other is
+ * read. A launch has room for those of a GPU everywhere. */
 struct window {
     uint32_t same[MOST_SCANNED * WARPS], any[WARPS];
 };
@@ -148,9 +148,9 @@ DEV unsigned list(unsigned *found, const struct window &w, unsigned from)
     return n;
 }
 
-/* A block for each row of the tile, and for each strip of THREADS * V columns of
- * it: the first row with a token adds what all rows with that token give, in their
- * order, and the others find that they are not the first. */
+/* A block for each row of the tile, and for each strip of THREADS * V columns
+ * of it: the first row with a token adds what all rows with that token give, in
+ * their order, and the others find that they are not the first. */
 template <class T, class G, int V>
 __global__ void __launch_bounds__(THREADS)
     sum_tokens(struct dsf_gpu_embed e, const T *dx, G *wte, unsigned rows)

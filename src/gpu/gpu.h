@@ -24,11 +24,11 @@ DSFLOW_BEGIN_DECLS
 /* How a kind of task is computed on a GPU. */
 struct dsf_gpu_side {
     const char *op; /* its name */
-    /* Only enqueue on `stream`, as dsflow_cuda_fn says; `launched` tells what CUDA
-     * refused. What is in main memory
-     * (control, tokens, losses) is reached there by kernels; nothing of it may be
-     * read here, as it is not there yet. An optimizer's update leaves all as it
-     * is where the control it reads says `skip`. */
+    /* Only enqueue on `stream`, as dsflow_cuda_fn says; `launched` tells what
+     * CUDA refused. What is in main memory (control, tokens, losses) is reached
+     * there by kernels; nothing of it may be read here, as it is not there yet.
+     * An optimizer's update leaves all as it is where the control it reads says
+     * `skip`. */
     void (*run)(const struct dsflow_call *call, void *stream);
     /* Bytes of device memory in call->scratch, with DSF_GPU_WORKSPACE where it
      * multiplies matrices. NULL: none. */
@@ -72,7 +72,8 @@ struct dsf_gpu {
     const char *(*release)(void *at);
     /* The version of cuBLASLt, as 130100; 0: there is none. */
     unsigned long (*products)(void);
-    /* Are operands of products in fp32 rounded to TF32 from now on? 0 at first. */
+    /* Are operands of products in fp32 rounded to TF32 from now on? 0 at first.
+     */
     void (*round)(int to_tf32);
     /* What its library of products takes of its memory is taken now. */
     const char *(*prepare)(void);

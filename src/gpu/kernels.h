@@ -73,7 +73,8 @@ void dsf_gpu_swiglu_forward(enum dsflow_dtype type, const float *in,
                             const void *bias, void *h, void *act, size_t rows,
                             size_t cols, void *stream);
 /* dh[rows][2*cols] = the gradient of h, for dact[rows][cols]; h becomes
- * act[rows][cols], packed at its start. scratch: rows * cols numbers of `type`. */
+ * act[rows][cols], packed at its start. scratch: rows * cols numbers of `type`.
+ */
 void dsf_gpu_swiglu_backward(enum dsflow_dtype type, void *h, const float *dact,
                              void *dh, void *scratch, size_t rows, size_t cols,
                              void *stream);

@@ -1,6 +1,6 @@
 /* norm_cuda.cu - LayerNorm and RMSNorm. A row is read from memory once: what a
- * thread has of it stays in registers, up to KEPT pieces of V numbers; the rest of
- * very long rows is read again. */
+ * thread has of it stays in registers, up to KEPT pieces of V numbers; the rest
+ * of very long rows is read again. */
 #include "gpu/dev_sum.h"
 #include "gpu/kernels.h"
 

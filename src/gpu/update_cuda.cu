@@ -1,6 +1,7 @@
-/* update_cuda.cu - the optimizers: one pass over a shard of parameters, with the
- * bits of kernels/loops_update.h. Each product is rounded where that file says so:
- * the functions that are called for it are those that nvcc does not join. */
+/* update_cuda.cu - the optimizers: one pass over a shard of parameters, with
+ * the bits of kernels/loops_update.h. Each product is rounded where that file
+ * says so: the functions that are called for it are those that nvcc does not
+ * join. */
 #include "gpu/dev_bits.h"
 #include "gpu/gpu.h"
 #include "gpu/muon_kernels.h"
@@ -19,8 +20,9 @@ template <class T, class G> struct shard {
     size_t decay, n; /* weight decay is for the first `decay` */
 };
 
-/* A rule is filled from the arguments of the task, then by `begin` from the control
- * of the step. `number` is what becomes of one number; `decays`: with decay. */
+/* A rule is filled from the arguments of the task, then by `begin` from the
+ * control of the step. `number` is what becomes of one number; `decays`: with
+ * decay. */
 struct adam {
     enum { STATES = 2 };
     float beta1, beta2, rest1, rest2, eps, weight_decay;

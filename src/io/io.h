@@ -3,10 +3,10 @@
  * A *store* is one range of bytes, striped block by block over a file on each
  * path. The files have no name: the kernel frees them when the program ends,
  * also by kill -9, so no other job's file can be met or removed. Requests are
- * cut in blocks; reads and writes have a queue each, in the order they came, and
- * up to `depth` blocks of each are in flight on each path (libaio, O_DIRECT). Where a file system
- * refuses either, the store says so and uses what there is: the same results,
- * through the page cache.
+ * cut in blocks; reads and writes have a queue each, in the order they came,
+ * and up to `depth` blocks of each are in flight on each path (libaio,
+ * O_DIRECT). Where a file system refuses either, the store says so and uses
+ * what there is: the same results, through the page cache.
  */
 #ifndef DSF_IO_IO_H
 #define DSF_IO_IO_H
@@ -62,8 +62,8 @@ struct dsf_io_request {
     /* Filled in by the engine, before `done`. */
     int status;           /* DSFLOW_OK, or what went wrong: */
     struct dsflow_err err; /* "PATH: read of N bytes at OFFSET: reason" */
-    double start, end;    /* dsf_now: when the disk began with it (not before it
-                             was over with the request before), when it was done */
+    double start, end; /* dsf_now: when the disk began with it (not before it
+                          was over with the request before), when it was done */
 
     struct dsf_io_request *next; /* the engine's */
     size_t begun;                /* bytes that were given to the disk */

@@ -24,8 +24,9 @@ struct dsf_gpu_found {
 };
 
 /* Measure all GPUs that the driver shows, tasks in about `seconds` for each
- * type; `found` gets what the rates are made of. Of the cores, what is known. Errors:
- * DSFLOW_ENOSYS without a GPU; DSFLOW_EFAIL where nothing runs on it. */
+ * type; `found` gets what the rates are made of. Of the cores, what is known.
+ * Errors: DSFLOW_ENOSYS without a GPU; DSFLOW_EFAIL where nothing runs on it.
+ */
 int dsf_gpu_present_measure(const struct dsf_machine *machine, bool quick,
                             double seconds, struct dsf_machine_model *m,
                             struct dsf_gpu_found *found,

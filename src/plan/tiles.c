@@ -55,7 +55,9 @@ static int64_t auto_tile(const struct dsflow_plan *plan)
     int64_t micro = plan->micro * (int64_t)plan->sequence;
     int64_t rows = plan->nmicro * micro / 2, most = most_rows(plan);
 
-    rows = dsf_plan_has_gpus(plan) ? micro : rows < 64 ? 64 : rows > 256 ? 256 : rows;
+    rows = rows < 64 ? 64 : rows > 256 ? 256 : rows;
+    if (dsf_plan_has_gpus(plan))
+        rows = micro;
     return plan->nparts > 1 && most < rows ? most : rows;
 }
 

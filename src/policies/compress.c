@@ -66,8 +66,8 @@ static int32_t groups_of_a_node(const struct dsflow_plan *plan)
     return data % n == 0 ? n * (dsf_plan_sums(plan) / data) : 1;
 }
 
-/* A format with a scale for each tensor needs all of what it codes, of which ranks
- * have runs. */
+/* A format with a scale for each tensor needs all of what it codes, of which
+ * ranks have runs. */
 int32_t dsf_compress_node(const struct dsflow_plan *plan)
 {
     const struct dsf_compress_keys *keys = dsf_compress_keys(plan->job);

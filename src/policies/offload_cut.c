@@ -212,7 +212,8 @@ static void find_most(struct cutter *k)
 }
 
 /* Where a state is updated that is kept in fewer bytes: as many buffers in turn
- * as there are for what is read and written; on the device, one for each worker. */
+ * as there are for what is read and written; on the device, one for each
+ * worker. */
 static dsflow_data_id buffer(struct cutter *k, const struct cut_place *at,
                              const struct dsflow_data_spec *state, int16_t rank)
 {

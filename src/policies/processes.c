@@ -96,7 +96,8 @@ static unsigned made_by(const struct dsflow_task_spec *t)
 }
 
 /* Does it go from GPU to GPU? Both processes say the same. Batches, control and
- * the like are the host's: they, and sums of a few numbers, are in main memory. */
+ * the like are the host's: they, and sums of a few numbers, are in main memory.
+ */
 static bool is_direct(const struct apart *a, const struct dsflow_task_spec *t,
                       unsigned i)
 {

@@ -2,8 +2,8 @@
  * job names for a segment, as in [model] attention = "mine".
  *
  * They have the same ports and arguments (segments.c), so nothing else in the
- * graph changes, and nobody before this policy need know of them; no policy behind
- * it asks which op a task has.
+ * graph changes, and nobody before this policy need know of them; no policy
+ * behind it asks which op a task has.
  */
 #include "policies/keys.h"
 

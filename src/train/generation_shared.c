@@ -229,11 +229,11 @@ static void share_logits(struct dsf_generation *g, struct shared_out *d)
         struct dsf_generation_task *task =
             slice(g, (struct slice_of){ head, &dsf_slice_logits, l }, t);
 
-        g->logits[t] =
-            dsf_build_data(g, t, dsf_build_lasting(),
-                           dsf_build_floats(1, dsf_share(g->model->dims.vocab_rows,
-                                                         g->parts, t, &first)),
-                           "logits.p%d", (int)t);
+        g->logits[t] = dsf_build_data(
+            g, t, dsf_build_lasting(),
+            dsf_build_floats(
+                1, dsf_share(g->model->dims.vocab_rows, g->parts, t, &first)),
+            "logits.p%d", (int)t);
         dsf_build_bind(task, DSFLOW_HEAD_X, x, false);
         dsf_build_bind(task, DSFLOW_HEAD_NORM,
                        param(g, l, head, DSF_HEAD_UNIT_NORM), false);

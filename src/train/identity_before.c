@@ -71,11 +71,11 @@ uint64_t dsf_identity_before(const struct dsf_session *s)
         (int)s->model.tied, d->rms, d->swiglu, d->rope,
         (int)s->model.rope_llama3, (double)d->eps, rope.theta, rope.factor,
         rope.low, rope.high, (long long)rope.context, optimizer,
-        dsf_identity_momentum(j), (long long)j->batch.sequences, s->plan->sequence,
-        s->plan->micro, s->plan->groups, s->plan->reduce_micro,
-        s->plan->nparts, s->plan->ntiles, (long long)j->main.seed,
-        (int)j->data.shuffle, s->text.content, dsf_tokenizer_hash(s->tok),
-        others);
+        dsf_identity_momentum(j), (long long)j->batch.sequences,
+        s->plan->sequence, s->plan->micro, s->plan->groups,
+        s->plan->reduce_micro, s->plan->nparts, s->plan->ntiles,
+        (long long)j->main.seed, (int)j->data.shuffle, s->text.content,
+        dsf_tokenizer_hash(s->tok), others);
     hash = XXH3_64bits(text, strlen(text));
     free(text);
     return hash;

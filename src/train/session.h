@@ -191,7 +191,8 @@ double dsf_session_copies(const struct dsf_session *s);
 
 void dsf_session_close(struct dsf_session *s);
 
-/* What the graph weighs, on any machine of its plan; it is found out when it is asked for first. */
+/* What the graph weighs, on any machine of its plan; it is found out when it is
+ * asked for first. */
 const struct dsf_weights *dsf_session_weights(struct dsf_session *s);
 
 /* <output>/checkpoints; freed by the caller. */

@@ -56,8 +56,9 @@ double dsf_fit_budget(const struct dsflow_plan *plan,
     if (memory->device >= 0)
         return (double)memory->device;
     if (is_described(plan->machine, m))
-        return plan->machine->available == INT64_MAX ? INFINITY
-                                                 : (double)plan->machine->available;
+        return plan->machine->available == INT64_MAX
+                   ? INFINITY
+                   : (double)plan->machine->available;
     if (plan->machine->gpus > 0)
         return share_of_gpu(plan);
     share = share_of_memory(plan);
@@ -228,7 +229,8 @@ bool dsf_fit_shortfall(const struct dsflow_plan *plan,
                        const struct dsf_weights *w,
                        struct dsf_shortfall *shortfall)
 {
-    double device = dsf_fit_budget(plan, m), window = dsf_fit_window(plan, graph), disk = 0;
+    double device = dsf_fit_budget(plan, m),
+           window = dsf_fit_window(plan, graph), disk = 0;
 
     *shortfall = (struct dsf_shortfall){ 0 };
     for (unsigned r = 0; r < w->nranks; r++)

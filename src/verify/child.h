@@ -21,9 +21,9 @@ struct dsf_verdict {
 void dsf_child_run(void (*body)(const void *user, struct dsf_verdict *verdict),
                    const void *user, double limit, struct dsf_verdict *verdict);
 
-/* This process is one that `body` may run in: what is wrong is `tell`'s to say, and
- * then ends the process; there is no limit of time, and no signal is caught. For
- * tools that do not follow children. The verdict is borrowed. */
+/* This process is one that `body` may run in: what is wrong is `tell`'s to say,
+ * and then ends the process; there is no limit of time, and no signal is
+ * caught. For tools that do not follow children. The verdict is borrowed. */
 void dsf_child_here(struct dsf_verdict *verdict,
                     void (*tell)(const struct dsf_verdict *verdict));
 

@@ -595,7 +595,8 @@ static void begin_all(const struct dsf_verify_options *how, const char *step)
 void dsf_try_codelet(const struct dsf_computes *codelet,
                      const struct dsf_computes *reference,
                      const struct dsflow_trials *trials,
-                     const struct dsf_verify_options *how, struct dsf_verdict *verdict)
+                     const struct dsf_verify_options *how,
+                     struct dsf_verdict *verdict)
 {
     uint64_t first = 0, largest = 0, last = 0; /* seeds */
     const struct dsflow_op *costs =

@@ -57,6 +57,7 @@ void dsf_port_left_free(struct dsf_port_left *left);
 void dsf_try_codelet(const struct dsf_computes *codelet,
                      const struct dsf_computes *reference,
                      const struct dsflow_trials *trials,
-                     const struct dsf_verify_options *how, struct dsf_verdict *verdict);
+                     const struct dsf_verify_options *how,
+                     struct dsf_verdict *verdict);
 
 #endif

@@ -113,7 +113,8 @@ static void unbuild(struct built *b)
 /* The graph of a small job. False: something refuses it before there is one,
  * which is its right, and is noted; what is wrong later is a fault. */
 static bool build(struct built *b, const struct small *small, const char *set,
-                  const struct dsf_verify_options *how, struct dsf_verdict *verdict)
+                  const struct dsf_verify_options *how,
+                  struct dsf_verdict *verdict)
 {
     struct dsflow_err err = { .msg = "" };
     int status = make_job(b, small, set, how, "reference", &err);
@@ -379,7 +380,8 @@ void dsf_try_optimizer(const struct dsflow_optimizer *o,
 }
 
 void dsf_try_schedule(const struct dsflow_lr_schedule *s,
-                      const struct dsf_verify_options *how, struct dsf_verdict *verdict)
+                      const struct dsf_verify_options *how,
+                      struct dsf_verdict *verdict)
 {
     static const int64_t lengths[][2] = { { 0, 1 },   { 0, 10 },  { 3, 10 },
                                           { 10, 10 }, { 5, 100 }, { 0, 5000 } };
@@ -470,7 +472,8 @@ static bool same_graph(const struct dsflow_graph *a,
 }
 
 void dsf_try_policy(const struct dsflow_policy *policy,
-                    const struct dsf_verify_options *how, struct dsf_verdict *verdict)
+                    const struct dsf_verify_options *how,
+                    struct dsf_verdict *verdict)
 {
     (void)policy; /* it is in its place among the others */
     for (unsigned i = 0; i < NSMALL; i++) {

@@ -26,12 +26,14 @@ void dsf_try_optimizer(const struct dsflow_optimizer *o,
 
 /* Rates are finite, not negative, and those of a step do not change. */
 void dsf_try_schedule(const struct dsflow_lr_schedule *s,
-                      const struct dsf_verify_options *how, struct dsf_verdict *verdict);
+                      const struct dsf_verify_options *how,
+                      struct dsf_verdict *verdict);
 
 /* The policy among all others in small jobs: the graph is right, and the same
  * one twice. */
 void dsf_try_policy(const struct dsflow_policy *policy,
-                    const struct dsf_verify_options *how, struct dsf_verdict *verdict);
+                    const struct dsf_verify_options *how,
+                    struct dsf_verdict *verdict);
 
 /* Numbers move no further than it says, what is no number stays none, and each
  * block is coded by itself. */

@@ -20,6 +20,7 @@ extern const struct dsflow_trials dsf_trials_described;
  * own forward pass: for its backward passes those they write, for its forward
  * pass those that built-in ones write. Ends the child when one is wrong. */
 void dsf_try_gradients(const struct dsflow_segment *segment,
-                       const struct dsflow_op *op, const struct dsf_verify_options *how);
+                       const struct dsflow_op *op,
+                       const struct dsf_verify_options *how);
 
 #endif

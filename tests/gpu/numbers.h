@@ -18,8 +18,8 @@ static inline void assert_no_fault(void)
         fail_msg("%s", fault);
 }
 
-/* CALL, which writes `bytes` at `to`, in several orders: the same bits in each. It
- * is as before again between two, where BEFORE makes it so. */
+/* CALL, which writes `bytes` at `to`, in several orders: the same bits in each.
+ * It is as before again between two, where BEFORE makes it so. */
 #define IN_EACH_ORDER(to, bytes, BEFORE, CALL)                                 \
     do {                                                                       \
         void *first_ = NULL;                                                   \

@@ -1,4 +1,5 @@
-/* test_norm_cuda.c - norms on a GPU that is not there, beside double precision. */
+/* test_norm_cuda.c - norms on a GPU that is not there, beside double precision.
+ */
 #include "gpu/kernels.h"
 
 #include "numbers.h"

@@ -103,7 +103,8 @@ static const struct dsflow_optimizer pull = {
     .name = WRONG(10, "lion", "pull"),
     .summary = WRONG(11, NULL, "by the length of each tensor"),
     .op = WRONG(12, NULL, &pull_op),
-    .states = (const char *const[]){ WRONG(13, "mean_of_gradients", "me.an"), NULL },
+    .states =
+        (const char *const[]){ WRONG(13, "mean_of_gradients", "me.an"), NULL },
     .whole = 1,
     .options = pull_options,
     .part_size = WRONG(14, 4, sizeof(struct pull)),

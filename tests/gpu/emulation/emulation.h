@@ -85,7 +85,8 @@ template <> inline fp16 dev_narrow<fp16>(float v)
     return { v != v ? (uint16_t)0x7fff : dsf_to_fp16(v) };
 }
 
-/* Plug-ins whose kernels are emulated are linked with the module that has this. */
+/* Plug-ins whose kernels are emulated are linked with the module that has this.
+ */
 #pragma GCC visibility push(default)
 namespace emulated {
 
@@ -107,8 +108,9 @@ struct work {
     std::vector<size_t> at;           /* where each argument begins … */
     std::vector<unsigned char> bytes; /* … of these, which a GPU is given */
 };
-/* What lies between members is nobody's: words of it are no addresses. (clang 14
- * leaves it as it is; gcc 12 clears some numbers in arrays of structures, too.) */
+/* What lies between members is nobody's: words of it are no addresses. (clang
+ * 14 leaves it as it is; gcc 12 clears some numbers in arrays of structures,
+ * too.) */
 template <class A> void give(work *w, A arg)
 {
     const void *word;
@@ -325,7 +327,8 @@ inline void dev_store16(void *p, uint4 v, EMULATED_HERE)
     dev_store_word(p, v, file, line);
 }
 
-/* Each is rounded alone: what includes this is compiled with -ffp-contract=off. */
+/* Each is rounded alone: what includes this is compiled with -ffp-contract=off.
+ */
 inline float __fmaf_rn(float a, float b, float c)
 {
     return fmaf(a, b, c);

@@ -1,5 +1,6 @@
 /* test_once.c - what a job is planned and run with is asked once: the machine,
- * its memory, the file that says how fast it is; and the graph, what it weighs. */
+ * its memory, the file that says how fast it is; and the graph, what it weighs.
+ */
 #include <dsflow.h>
 
 #include "lib/train.h"

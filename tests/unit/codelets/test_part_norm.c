@@ -128,8 +128,8 @@ static void check_residual(int32_t rows, int32_t width, int bias)
         assert_true(y.f[i] == (x.f[i] + b) + in.f[i]);
     }
     if (bias) {
-        RUN(&dsf_codelet_residual_backward_weight, &a, { DSFLOW_RESIDUAL_DY, &in },
-            { DSFLOW_RESIDUAL_GRAD, &grad });
+        RUN(&dsf_codelet_residual_backward_weight, &a,
+            { DSFLOW_RESIDUAL_DY, &in }, { DSFLOW_RESIDUAL_GRAD, &grad });
         for (size_t i = 0; i < n; i++)
             grad.d[16 + i % w] += in.d[i];
         assert_close(grad.f, grad.d, grad.n, 1e-6);

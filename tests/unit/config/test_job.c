@@ -47,10 +47,12 @@ static void keys_have_their_values_and_others_their_defaults(void **state)
 static void an_override_comes_last_and_a_bare_word_is_a_string(void **state)
 {
     static const char *const sets[] = { "optimizer.kind=lion",
-                                        "job.steps=7", "job.steps=9",
+                                        "job.steps=7",
+                                        "job.steps=9",
                                         "data.train=[\"z\"]",
                                         "job.output=/tmp/a b",
-                                        "job.name=7", "sparse_attention.layers=03",
+                                        "job.name=7",
+                                        "sparse_attention.layers=03",
                                         "data.tokenizer=\"true\"",
                                         "sample.prompt=true" };
     struct dsf_job job;

@@ -170,8 +170,9 @@ static void copies_of_other_memory_are_refused(void **state)
     assert_string_equal(launch[0].err.msg, "device 0: a copy of 4.0 KiB: main "
                                            "memory that is not pinned");
     assert_int_equal(launch[1].status, DSFLOW_EIO);
-    assert_string_equal(launch[1].err.msg, "device 0: a copy of 4.0 KiB: "
-                                           "memory that the device does not have");
+    assert_string_equal(launch[1].err.msg,
+                        "device 0: a copy of 4.0 KiB: "
+                        "memory that the device does not have");
     assert_int_equal(launch[2].status, DSFLOW_OK);
     assert_memory_equal(far, near, PAGE);
     d.class->release(&d, far, PAGE);

@@ -46,8 +46,8 @@ static inline void tell_cpu(const struct dsflow_call *call)
 }
 
 /* Holds its worker until a disk has brought another number than 0, which it has
- * to look for: the worker is not to learn of it by a lock. To ThreadSanitizer that
- * is a race. */
+ * to look for: the worker is not to learn of it by a lock. To ThreadSanitizer
+ * that is a race. */
 static const volatile uint32_t *awaited;
 static bool came;
 
@@ -124,9 +124,9 @@ static inline unsigned any(struct program *p, unsigned n)
     return (p->seed = p->seed * 1103515245 + 12345) / 65536 % n;
 }
 
-static inline dsflow_data_id add_data(struct program *p, const char *what, int rank,
-                               int size, int i, enum dsflow_tier tier,
-                               bool persistent)
+static inline dsflow_data_id add_data(struct program *p, const char *what,
+                                      int rank, int size, int i,
+                                      enum dsflow_tier tier, bool persistent)
 {
     size_t bytes = words_of[size] * sizeof(uint32_t);
     dsflow_data_id id;
@@ -141,8 +141,9 @@ static inline dsflow_data_id add_data(struct program *p, const char *what, int r
     return id;
 }
 
-static inline void add_task(struct program *p, const struct dsflow_op *op, int rank,
-                     uint32_t k, dsflow_data_id a, dsflow_data_id b)
+static inline void add_task(struct program *p, const struct dsflow_op *op,
+                            int rank, uint32_t k, dsflow_data_id a,
+                            dsflow_data_id b)
 {
     dsflow_graph_add_task(
         p->g,
@@ -209,7 +210,8 @@ static inline void free_program(struct program *p)
     dsflow_graph_free(p->g);
 }
 
-static inline const struct dsflow_data_spec *spec(const struct program *p, uint32_t i)
+static inline const struct dsflow_data_spec *spec(const struct program *p,
+                                                  uint32_t i)
 {
     return dsflow_graph_data(p->g, (dsflow_data_id){ i });
 }

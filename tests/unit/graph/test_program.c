@@ -160,7 +160,8 @@ static void too_many_are_refused(void **state)
     assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_OK);
     dsflow_graph_add_program(g, "one_more");
     assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "program one_more: expected at most 64 in a graph");
+    assert_string_equal(err.msg,
+                        "program one_more: expected at most 64 in a graph");
     dsflow_graph_free(g);
 }
 

@@ -542,7 +542,7 @@ static void onebit_lamb_becomes_what_it_is_called(void **state)
 }
 
 #define ZEROONE                                                                \
-    BATCH "\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"lr\": "        \
+    BATCH "\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"lr\": "   \
           "0.001, \"var_freeze_step\": 40, \"var_update_scaler\": 3, "         \
           "\"local_step_scaler\": 20, \"cuda_aware\": false, "                 \
           "\"comm_backend_name\": \"nccl\"}}"

@@ -409,7 +409,8 @@ static int give(void *user, unsigned u, float *to, struct dsflow_err *err)
 
     for (int64_t i = 0; i < n->m->units[u].elems; i++)
         to[i] = 1;
-    if (n->m->units[u].segment == &dsf_segment_mlp) /* row 2 of the file, column 1 */
+    if (n->m->units[u].segment ==
+        &dsf_segment_mlp) /* row 2 of the file, column 1 */
         to[1 * 4 + 2] = n->odd;
     return DSFLOW_OK;
 }

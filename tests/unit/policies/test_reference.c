@@ -36,8 +36,8 @@ static void build_of(struct fixture *f, const char *family, int context,
     memset(f, 0, sizeof(*f));
     f->machine.cores = 2;
     f->machine.logits = logits;
-    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, &f->job, &f->err) <
-            0 ||
+    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, &f->job,
+                      &f->err) < 0 ||
         dsf_model_init(&f->model, &f->job, &f->err) < 0 ||
         dsf_plan_new(&f->job, &f->model, &f->machine, &f->plan, &f->err) < 0 ||
         dsf_policies_build(f->plan, NULL, &f->graph, &f->err) < 0)

@@ -48,8 +48,8 @@ static int parse(struct fixture *f, const char *model, const char *rest,
     memset(f, 0, sizeof(*f));
     f->machine.cores = 2;
     f->parts = parts;
-    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, &f->job, &f->err) <
-            0 ||
+    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, &f->job,
+                      &f->err) < 0 ||
         dsf_model_init(&f->model, &f->job, &f->err) < 0 ||
         dsf_plan_new(&f->job, &f->model, &f->machine, &f->plan, &f->err) < 0)
         fail_msg("%s", f->err.msg);

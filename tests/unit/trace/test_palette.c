@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-static enum dsf_kind_family family(const struct dsflow_op *op, enum dsflow_pass pass,
-                              int layer)
+static enum dsf_kind_family family(const struct dsflow_op *op,
+                                   enum dsflow_pass pass, int layer)
 {
     return dsf_family_of(
         &DSFLOW_TASK(.op = op, .pass = (uint8_t)pass, .layer = (int16_t)layer));
@@ -212,7 +212,8 @@ static void what_is_written_on_a_colour_can_be_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_family_follows_from_what_a_kind_says_and_from_the_pass),
+        cmocka_unit_test(
+            a_family_follows_from_what_a_kind_says_and_from_the_pass),
         cmocka_unit_test(families_differ_and_so_do_kinds_that_are_neighbours),
         cmocka_unit_test(all_eyes_tell_the_kinds_of_a_family_apart),
         cmocka_unit_test(neighbours_in_a_layer_have_other_textures),

@@ -677,7 +677,8 @@ static void make_script(struct loaded *l, const unsigned char *script)
             "vocab = 256\ncontext = 16\n");
     at = m->units[0].at;
     embed = l->params[dsf_model_unit(m, -1, &dsf_segment_embed, 0)];
-    norm = l->params[dsf_model_unit(m, m->layers, &dsf_segment_head, DSF_HEAD_UNIT_NORM)];
+    norm = l->params[dsf_model_unit(m, m->layers, &dsf_segment_head,
+                                    DSF_HEAD_UNIT_NORM)];
     for (int p = 0; p < 16; p++) {
         embed[at[DSF_EMBED_WPE] + p * 16 + p] = 100;
         embed[at[DSF_EMBED_WTE] + script[p] * 16 + p] = 1;

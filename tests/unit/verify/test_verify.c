@@ -51,8 +51,8 @@ static struct seen try_builtin(const char *const *names, unsigned n, bool *found
 static void one_of_each_sort_is_well(void **state)
 {
     static const char *const names[] = { "out.backward_weight", "adam",
-                                         "warmup_cosine", "recompute", "none_such",
-                                         "report" };
+                                         "warmup_cosine",       "recompute",
+                                         "none_such",           "report" };
     bool found[6] = { false };
     struct seen seen = try_builtin(names, 6, found);
 
