@@ -73,12 +73,14 @@ int dsf_ckpt_manifest_write(const char *folder,
                             const struct dsf_ckpt_part *parts, unsigned nparts,
                             const uint64_t *sums, struct dsflow_err *err)
 {
+    /* A long name may have been cut within a character. */
+    const size_t whole = dsf_utf8_valid(meta->job, strlen(meta->job));
     json_t *files = json_object();
-    json_t *root =
-        json_pack("{s:i, s:s, s:I, s:o, s:o, s:o, s:o}", "version", VERSION,
-                  "job", meta->job, "step", (json_int_t)meta->step, "identity",
-                  hash_json(meta->identity), "of", fields_json(meta->of),
-                  "numbers", fields_json(meta->numbers), "files", files);
+    json_t *root = json_pack(
+        "{s:i, s:s%, s:I, s:o, s:o, s:o, s:o}", "version", VERSION, "job",
+        meta->job, whole, "step", (json_int_t)meta->step, "identity",
+        hash_json(meta->identity), "of", fields_json(meta->of), "numbers",
+        fields_json(meta->numbers), "files", files);
     char *path = dsf_xasprintf("%s/manifest.json", folder), *text;
     int status;
 

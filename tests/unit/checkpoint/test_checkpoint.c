@@ -277,6 +277,24 @@ static void a_step_that_cannot_be_is_named(void **state)
     free(path);
 }
 
+static void a_long_name_is_cut_where_a_character_ends(void **state)
+{
+    struct dsf_ckpt_meta meta = { .step = 1, .job = "1" }, there;
+    struct dsf_ckpt_part part = { .name = "params" };
+    struct dsflow_err err;
+    char *path = dsf_xasprintf("%s/step-1", dir);
+
+    while (strlen(meta.job) < 61)
+        strcat(meta.job, "\xc3\xa9");
+    strcat(meta.job, "\xe2\x82"); /* of three bytes */
+    assert_int_equal(strlen(meta.job), sizeof(meta.job) - 1);
+    assert_int_equal(dsf_ckpt_save(dir, &meta, &part, 1, 0, &err), DSFLOW_OK);
+    assert_int_equal(dsf_ckpt_verify(path, &there, &err), DSFLOW_OK);
+    assert_int_equal(strlen(there.job), 61);
+    assert_memory_equal(there.job, meta.job, 61);
+    free(path);
+}
+
 static void a_full_disk_loses_nothing(void **state)
 {
     struct rlimit limit, less;
@@ -537,6 +555,7 @@ int main(void)
         TEST(a_damaged_one_is_named_and_the_one_before_offered),
         TEST(a_manifest_that_is_no_json_is_named),
         TEST(a_step_that_cannot_be_is_named),
+        TEST(a_long_name_is_cut_where_a_character_ends),
         TEST(a_full_disk_loses_nothing),
         TEST(what_a_dead_run_left_is_removed),
         TEST(dying_before_the_first_latest_loses_nothing),
