@@ -59,9 +59,12 @@ int dsf_synced_folder(const char *path, struct dsflow_err *err)
 
 void dsf_synced_remove(const char *path)
 {
-    DIR *dir = opendir(path);
+    DIR *dir;
     struct dirent *e;
 
+    if (unlink(path) == 0) /* no folder */
+        return;
+    dir = opendir(path);
     while (dir != NULL && (e = readdir(dir)) != NULL)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             unlinkat(dirfd(dir), e->d_name, 0);

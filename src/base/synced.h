@@ -27,7 +27,8 @@ int dsf_synced_text(const char *path, bool replace, const char *text, size_t n,
 /* The names that are in a folder. */
 int dsf_synced_folder(const char *path, struct dsflow_err *err);
 
-/* Remove a folder of plain files, as far as that goes. */
+/* Remove a folder of plain files, as far as that goes; of a link, the link:
+ * what it points to stays. */
 void dsf_synced_remove(const char *path);
 
 #endif

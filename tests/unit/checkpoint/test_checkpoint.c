@@ -224,6 +224,27 @@ static void only_the_newest_are_kept(void **state)
     assert_int_equal(latest(0, &err), 5);
 }
 
+/* As where a user has moved one to another disk. */
+static void what_a_link_points_to_stays(void **state)
+{
+    char *path = dsf_xasprintf("%s/step-1", dir);
+    char *away = dsf_xasprintf("%s/away", dir);
+    char *file = dsf_xasprintf("%s/params.safetensors", away);
+    struct dsflow_err err;
+    struct stat st;
+
+    save(1, 1, &err);
+    assert_int_equal(rename(path, away), 0);
+    assert_int_equal(symlink("away", path), 0);
+    assert_int_equal(save(2, 1, &err), DSFLOW_OK);
+    assert_int_equal(access(file, F_OK), 0);
+    assert_int_equal(lstat(path, &st), -1);
+    assert_int_equal(rename(away, path), 0); /* removed with the others */
+    free(file);
+    free(away);
+    free(path);
+}
+
 static void a_damaged_one_is_named_and_the_one_before_offered(void **state)
 {
     struct dsflow_err err;
@@ -552,6 +573,7 @@ int main(void)
         TEST(what_passes_by_is_the_same_checkpoint),
         TEST(what_fails_while_it_is_saved_leaves_the_one_before),
         TEST(only_the_newest_are_kept),
+        TEST(what_a_link_points_to_stays),
         TEST(a_damaged_one_is_named_and_the_one_before_offered),
         TEST(a_manifest_that_is_no_json_is_named),
         TEST(a_step_that_cannot_be_is_named),
