@@ -18,16 +18,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* "step-120" gives 120; anything else -1. */
-static int64_t step_of(const char *name)
+/* "step-120" and `suffix` give 120; anything else, as "step-0120", -1. */
+static int64_t step_with(const char *name, const char *suffix)
 {
-    char *end;
+    char same[64];
     long long step;
 
-    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
+    if (sscanf(name, "step-%lld", &step) != 1 || step < 0)
         return -1;
-    step = strtoll(name + 5, &end, 10);
-    return *end == '\0' ? step : -1;
+    snprintf(same, sizeof(same), "step-%lld%s", step, suffix);
+    return strcmp(name, same) == 0 ? step : -1;
+}
+
+static int64_t step_of(const char *name)
+{
+    return step_with(name, "");
 }
 
 static int ascending(const void *a, const void *b)
@@ -66,8 +71,7 @@ static char *step_path(const char *dir, int64_t step)
 /* What a run that died left behind. */
 static bool is_unfinished(const char *name)
 {
-    return strncmp(name, "step-", 5) == 0 &&
-           (strstr(name, ".tmp") != NULL || strstr(name, ".old") != NULL);
+    return step_with(name, ".tmp") >= 0 || step_with(name, ".old") >= 0;
 }
 
 static void remove_unfinished(const char *dir)

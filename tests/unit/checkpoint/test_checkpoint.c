@@ -347,6 +347,29 @@ static void what_a_dead_run_left_is_removed(void **state)
     free(tmp);
 }
 
+/* Folders that a user has made beside those of the run. */
+static void other_names_stay(void **state)
+{
+    static const char *const names[] = { "step-1.old-lr", "step-1.tmp2",
+                                         "step-best.old", "step-01",
+                                         "step-99999999999999999999" };
+    enum { N = sizeof(names) / sizeof(*names) };
+    struct dsflow_err err;
+    char *paths[N];
+
+    for (int i = 0; i < N; i++) {
+        paths[i] = dsf_xasprintf("%s/%s", dir, names[i]);
+        assert_int_equal(mkdir(paths[i], 0777), 0);
+    }
+    save(2, 2, &err);
+    save(3, 2, &err);
+    assert_int_equal(dsf_ckpt_use(dir).n, 2);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(rmdir(paths[i]), 0);
+        free(paths[i]);
+    }
+}
+
 /* What a kill between the rename of a checkpoint and `latest` leaves. */
 static void write_latest(const char *text)
 {
@@ -580,6 +603,7 @@ int main(void)
         TEST(a_long_name_is_cut_where_a_character_ends),
         TEST(a_full_disk_loses_nothing),
         TEST(what_a_dead_run_left_is_removed),
+        TEST(other_names_stay),
         TEST(dying_before_the_first_latest_loses_nothing),
         TEST(dying_before_latest_is_moved_goes_on_from_it),
         TEST(a_latest_that_names_nothing_is_an_error),
