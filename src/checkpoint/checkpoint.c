@@ -42,25 +42,35 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The steps there are folders of, oldest first. */
-static int64_t *list_steps(const char *dir, size_t *n)
+/* The steps there are folders of, oldest first; none where there is no `dir`.
+ * `steps` is freed by the caller. */
+static int list_steps(const char *dir, int64_t **steps, size_t *n,
+                      struct dsflow_err *err)
 {
     DIR *d = opendir(dir);
     struct dirent *e;
-    int64_t *steps = NULL;
     size_t cap = 0;
 
+    *steps = NULL;
     *n = 0;
-    while (d != NULL && (e = readdir(d)) != NULL)
+    if (d == NULL && errno != ENOENT)
+        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", dir);
+    if (d == NULL)
+        return DSFLOW_OK;
+    while (errno = 0, (e = readdir(d)) != NULL)
         if (step_of(e->d_name) >= 0) {
-            dsf_grow(&steps, &cap, *n + 1, sizeof(*steps));
-            steps[(*n)++] = step_of(e->d_name);
+            dsf_grow(steps, &cap, *n + 1, sizeof(**steps));
+            (*steps)[(*n)++] = step_of(e->d_name);
         }
-    if (d != NULL)
+    if (errno != 0) {
+        dsflow_fail(err, DSFLOW_EIO, "%s: %m", dir);
         closedir(d);
+        return DSFLOW_EIO;
+    }
+    closedir(d);
     if (*n > 0)
-        qsort(steps, *n, sizeof(*steps), ascending);
-    return steps;
+        qsort(*steps, *n, sizeof(**steps), ascending);
+    return DSFLOW_OK;
 }
 
 static char *step_path(const char *dir, int64_t step)
@@ -109,10 +119,12 @@ static int point_latest(const char *dir, int64_t step, struct dsflow_err *err)
 
 static void remove_oldest(const char *dir, int64_t newest, int64_t keep)
 {
+    int64_t *steps;
     size_t n;
-    int64_t *steps = list_steps(dir, &n);
+    int status = list_steps(dir, &steps, &n, NULL);
 
-    for (size_t i = 0; keep > 0 && i + (size_t)keep < n; i++)
+    for (size_t i = 0; status == DSFLOW_OK && keep > 0 && i + (size_t)keep < n;
+         i++)
         if (steps[i] != newest) {
             char *path = step_path(dir, steps[i]);
             char *doomed = dsf_xasprintf("%s.old", path);
@@ -223,9 +235,10 @@ out:
 void dsf_ckpt_remove_all(const char *dir)
 {
     char *latest = dsf_xasprintf("%s/latest", dir);
+    int64_t *steps;
     size_t n;
-    int64_t *steps = list_steps(dir, &n);
 
+    list_steps(dir, &steps, &n, NULL);
     unlink(latest);
     for (size_t i = 0; i < n; i++) {
         char *path = step_path(dir, steps[i]);
@@ -241,10 +254,11 @@ void dsf_ckpt_remove_all(const char *dir)
 /* The newest whole checkpoint, or NULL. */
 static char *newest_whole(const char *dir, struct dsf_ckpt_meta *meta)
 {
+    int64_t *steps;
     size_t n;
-    int64_t *steps = list_steps(dir, &n);
     char *path = NULL;
 
+    list_steps(dir, &steps, &n, NULL);
     for (size_t i = n; i-- > 0 && path == NULL;) {
         path = step_path(dir, steps[i]);
         if (dsf_ckpt_verify(path, meta, NULL) < 0) {
@@ -288,14 +302,16 @@ int dsf_ckpt_latest(const char *dir, int good, char **path,
                     struct dsf_ckpt_meta *meta, struct dsflow_err *err)
 {
     struct dsf_ckpt_meta other;
+    int64_t *steps;
     bool absent;
     size_t n;
     char *best;
+    int status = list_steps(dir, &steps, &n, err);
 
-    free(list_steps(dir, &n));
+    free(steps);
     *path = NULL;
-    if (n == 0)
-        return DSFLOW_OK;
+    if (status < 0 || n == 0)
+        return status;
     if (!good) {
         *path = read_latest(dir, &absent, err);
         if (*path != NULL && dsf_ckpt_verify(*path, meta, err) == DSFLOW_OK)
@@ -375,25 +391,24 @@ int dsf_ckpt_list(const char *dir,
                                const struct dsflow_err *why),
                   void *user, struct dsflow_err *err)
 {
+    int64_t *steps;
     size_t n;
-    int64_t *steps = list_steps(dir, &n);
+    int status = list_steps(dir, &steps, &n, err);
 
-    if (n == 0 && access(dir, F_OK) < 0) {
-        free(steps);
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", dir);
-    }
-    for (size_t i = 0; i < n; i++) {
+    if (status == DSFLOW_OK && n == 0 && access(dir, F_OK) < 0)
+        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", dir);
+    for (size_t i = 0; status == DSFLOW_OK && i < n; i++) {
         struct dsf_ckpt_meta meta = { .step = steps[i] };
         struct dsflow_err why = { 0 };
         char *path = step_path(dir, steps[i]);
-        int status = dsf_ckpt_verify(path, &meta, &why);
+        int whole = dsf_ckpt_verify(path, &meta, &why);
         int64_t bytes = 0;
 
-        if (status == DSFLOW_OK)
+        if (whole == DSFLOW_OK)
             bytes = dsf_ckpt_manifest_bytes(path);
-        each(user, path, &meta, bytes, status, &why);
+        each(user, path, &meta, bytes, whole, &why);
         free(path);
     }
     free(steps);
-    return DSFLOW_OK;
+    return status;
 }

@@ -102,7 +102,8 @@ int dsf_ckpt_verify(const char *path, struct dsf_ckpt_meta *meta,
 /* The path (freed by the caller) of the checkpoint to resume from: what
  * `latest` names, verified; with `good`, or where a run died before it wrote
  * `latest`, the newest whole one. No checkpoint at all: DSFLOW_OK and *path
- * NULL. A damaged `latest` is an error that names it and says what
+ * NULL; a folder that cannot be read is an error. A damaged `latest` is an
+ * error that names it and says what
  * --resume=latest-good would take. */
 int dsf_ckpt_latest(const char *dir, int good, char **path,
                     struct dsf_ckpt_meta *meta, struct dsflow_err *err);

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "lib/test.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -443,6 +444,23 @@ struct half {
     bool ended;
 };
 
+/* And not one without checkpoints, from which a run would begin anew. */
+static void a_folder_that_cannot_be_read_is_an_error(void **state)
+{
+    char *path = dsf_xasprintf("%s/step-1", dir), *found;
+    struct dsflow_err err = { 0 };
+    struct dsf_ckpt_meta meta;
+    int fd = creat(path, 0666);
+
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(dsf_ckpt_latest(path, 1, &found, &meta, &err), DSFLOW_EIO);
+    assert_null(found);
+    assert_non_null(strstr(err.msg, "step-1: Not a directory"));
+    assert_int_equal(dsf_ckpt_list(path, NULL, NULL, &err), DSFLOW_EIO);
+    free(path);
+}
+
 static int put_half(void *user, unsigned i, struct dsf_st_writer *out,
                     struct dsflow_err *err)
 {
@@ -607,6 +625,7 @@ int main(void)
         TEST(dying_before_the_first_latest_loses_nothing),
         TEST(dying_before_latest_is_moved_goes_on_from_it),
         TEST(a_latest_that_names_nothing_is_an_error),
+        TEST(a_folder_that_cannot_be_read_is_an_error),
         TEST(two_write_what_one_does),
         TEST(what_one_of_two_cannot_write_is_no_checkpoint),
         TEST(an_older_one_is_read),
