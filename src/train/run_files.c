@@ -44,35 +44,49 @@ static void leave_last(char *path)
     *end = '\0';
 }
 
-/* The last folder of the path of the output that is there; freed by the caller.
- */
-static char *find_there(const struct dsf_job *job)
+/* The last folder of the path that is there, or a link to none; freed by the
+ * caller. */
+static char *find_there(const char *path)
 {
-    char *path = dsf_xstrdup(job->main.output);
+    char *there = dsf_xstrdup(path);
     struct stat st;
 
-    while (path[0] != '\0' && stat(path, &st) < 0 && errno == ENOENT)
-        leave_last(path);
-    return path;
+    while (there[0] != '\0' && lstat(there, &st) < 0 && errno == ENOENT)
+        leave_last(there);
+    return there;
+}
+
+/* Why no file can be made in the folder, which may not be there yet: an errno,
+ * or 0. */
+static int why_not_into(const char *path)
+{
+    char *there = find_there(path);
+    const char *folder = there[0] != '\0' ? there : ".";
+    struct stat st;
+    int why = 0;
+
+    if (stat(folder, &st) < 0)
+        why = errno;
+    else if (!S_ISDIR(st.st_mode))
+        why = ENOTDIR;
+    else if (access(folder, W_OK | X_OK) < 0)
+        why = errno;
+    free(there);
+    return why;
 }
 
 int dsf_run_check_output(const struct dsf_job *job, struct dsflow_err *err)
 {
-    char *there = find_there(job);
-    const char *path = there[0] != '\0' ? there : ".";
-    struct stat st;
-    int why = 0;
+    char *checkpoints = dsf_xasprintf("%s/checkpoints", job->main.output);
+    const char *const folders[] = { job->main.output, checkpoints };
+    int status = DSFLOW_OK, why;
 
-    if (stat(path, &st) < 0)
-        why = errno;
-    else if (!S_ISDIR(st.st_mode))
-        why = ENOTDIR;
-    else if (access(path, W_OK | X_OK) < 0)
-        why = errno;
-    free(there);
-    return why == 0 ? check_job_file(job, err)
-                    : dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
-                                   "%s: %s", job->main.output, strerror(why));
+    for (int i = 0; i < 2 && status == DSFLOW_OK; i++)
+        if ((why = why_not_into(folders[i])) != 0)
+            status = dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
+                                  "%s: %s", folders[i], strerror(why));
+    free(checkpoints);
+    return status == DSFLOW_OK ? check_job_file(job, err) : status;
 }
 
 static int make_output(const struct dsf_job *job, struct dsflow_err *err)
@@ -116,7 +130,7 @@ int dsf_run_take_output(const struct dsf_job *job, struct dsf_metrics *m,
 struct dsf_output_before dsf_run_look(const struct dsf_job *job)
 {
     const char *output = job->main.output;
-    char *there = find_there(job);
+    char *there = find_there(output);
     const struct dsf_output_before before = {
         .folders = strlen(there),
         .metrics = dsf_file_is_in(output, "metrics.jsonl"),

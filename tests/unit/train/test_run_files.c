@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <jansson.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* The small job with its output there. */
 static void open_with_output(struct dsf_session *s, const char *output)
@@ -14,6 +15,16 @@ static void open_with_output(struct dsf_session *s, const char *output)
 
     open_small(s, TO_MODEL, keys);
     free(keys);
+}
+
+static void make_file(const char *name)
+{
+    char *path = in_folder(name);
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    fclose(f);
+    free(path);
 }
 
 static void a_folder_that_cannot_be_is_refused(void **state)
@@ -28,8 +39,18 @@ static void a_folder_that_cannot_be_is_refused(void **state)
                "would lose it: expected a folder of its own" },
         { "@/text.txt", "--set: job: output: /text.txt: Not a directory" },
         { "@/text.txt/x", "--set: job: output: /text.txt/x: Not a directory" },
+        { "@/file", "--set: job: output: /file/checkpoints: Not a directory" },
+        { "@/link",
+          "--set: job: output: /link/checkpoints: No such file or directory" },
     };
+    char *link;
 
+    make_subfolder("file");
+    make_file("@/file/checkpoints");
+    make_subfolder("link");
+    link = in_folder("@/link/checkpoints");
+    assert_int_equal(symlink("not-mounted", link), 0);
+    free(link);
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct dsflow_err err = { .msg = "" };
         struct dsf_metrics first, second;
@@ -56,16 +77,6 @@ static void a_folder_that_cannot_be_is_refused(void **state)
         }
         dsf_session_close(&s);
     }
-}
-
-static void make_file(const char *name)
-{
-    char *path = in_folder(name);
-    FILE *f = fopen(path, "w");
-
-    assert_non_null(f);
-    fclose(f);
-    free(path);
 }
 
 /* What was made of a folder goes again, and what was there stays. */
