@@ -175,6 +175,25 @@ static int write_all(const char *folder, const struct dsf_ckpt_meta *meta,
     return status == DSFLOW_OK ? dsf_synced_folder(folder, err) : status;
 }
 
+/* Give what was written its name. A damaged one, or one of another run, makes
+ * way: at once where the file system can change two names, with which a crash
+ * leaves either. */
+static int rename_whole(const char *tmp, const char *path, const char *old,
+                        struct dsflow_err *err)
+{
+    bool there = access(path, F_OK) == 0;
+
+    if (there && renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
+        return DSFLOW_OK;
+    if (there && rename(path, old) < 0)
+        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+    if (rename(tmp, path) == 0)
+        return DSFLOW_OK;
+    dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+    rename(old, path);
+    return DSFLOW_EIO;
+}
+
 int dsf_ckpt_save(const char *dir, const struct dsf_ckpt_meta *meta,
                   const struct dsf_ckpt_part *parts, unsigned nparts,
                   int64_t keep, struct dsflow_err *err)
@@ -202,29 +221,19 @@ int dsf_ckpt_save(const char *dir, const struct dsf_ckpt_meta *meta,
         goto out;
     }
     status = write_all(tmp, meta, parts, nparts, err);
-    if (status < 0)
-        goto out_remove;
-    /* A damaged one, or one of another run, makes way. */
-    if (access(path, F_OK) == 0 && rename(path, old) < 0) {
-        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-        goto out_remove;
-    }
-    if (rename(tmp, path) < 0) {
-        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-        rename(old, path);
-        goto out_remove;
+    if (status == DSFLOW_OK)
+        status = rename_whole(tmp, path, old, err);
+    if (status < 0) {
+        dsf_synced_remove(tmp);
+        goto out;
     }
     status = dsf_synced_folder(dir, err);
     if (status == DSFLOW_OK)
         status = point_latest(dir, meta->step, err);
     if (status == DSFLOW_OK) {
-        dsf_synced_remove(old);
+        remove_unfinished(dir); /* what made way */
         remove_oldest(dir, meta->step, keep);
     }
-    goto out;
-
-out_remove:
-    dsf_synced_remove(tmp);
 out:
     free(old);
     free(tmp);

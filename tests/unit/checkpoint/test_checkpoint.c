@@ -23,6 +23,17 @@ static int make_dir(void **state)
     return mkdtemp(dir) != NULL ? 0 : -1;
 }
 
+/* While names change: a checkpoint that must have one at each moment. */
+static char *always;
+
+int rename(const char *from, const char *to)
+{
+    int ret = renameat(AT_FDCWD, from, AT_FDCWD, to);
+
+    assert_true(always == NULL || access(always, F_OK) == 0);
+    return ret;
+}
+
 static int remove_dir(void **state)
 {
     dsf_ckpt_remove_all(dir);
@@ -243,6 +254,24 @@ static void what_a_link_points_to_stays(void **state)
     assert_int_equal(rename(away, path), 0); /* removed with the others */
     free(file);
     free(away);
+    free(path);
+}
+
+static void one_of_another_run_makes_way_at_once(void **state)
+{
+    struct dsf_ckpt_meta meta = { .step = 1, .job = "j", .identity = 8 }, there;
+    struct dsf_ckpt_part part = { .name = "params" };
+    char *path = dsf_xasprintf("%s/step-1", dir);
+    struct dsflow_err err;
+
+    save(1, 0, &err);
+    always = dsf_xasprintf("%s/manifest.json", path);
+    assert_int_equal(dsf_ckpt_save(dir, &meta, &part, 1, 0, &err), DSFLOW_OK);
+    free(always);
+    always = NULL;
+    assert_int_equal(dsf_ckpt_verify(path, &there, &err), DSFLOW_OK);
+    assert_int_equal(there.identity, 8);
+    assert_int_equal(dsf_ckpt_use(dir).unfinished, 0);
     free(path);
 }
 
@@ -615,6 +644,7 @@ int main(void)
         TEST(what_fails_while_it_is_saved_leaves_the_one_before),
         TEST(only_the_newest_are_kept),
         TEST(what_a_link_points_to_stays),
+        TEST(one_of_another_run_makes_way_at_once),
         TEST(a_damaged_one_is_named_and_the_one_before_offered),
         TEST(a_manifest_that_is_no_json_is_named),
         TEST(a_step_that_cannot_be_is_named),
