@@ -6,12 +6,12 @@
 #include "base/synced.h"
 #include "base/utf8.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 /* 1 had XXH3 in place of CRC-64. */
@@ -107,16 +107,19 @@ static int read_manifest(const char *path, json_t **root,
                          struct dsf_ckpt_meta *meta, struct dsflow_err *err)
 {
     char *file = dsf_xasprintf("%s/manifest.json", path);
+    FILE *f = fopen(file, "r");
     json_error_t why;
-    json_t *r = json_load_file(file, JSON_REJECT_DUPLICATES, &why);
+    json_t *r = f != NULL ? json_loadf(f, JSON_REJECT_DUPLICATES, &why) : NULL;
     const char *job = json_string_value(json_object_get(r, "job"));
     int status = DSFLOW_OK;
 
     *root = NULL;
-    if (access(file, F_OK) < 0)
+    if (f == NULL && (errno == ENOENT || errno == ENOTDIR))
         status =
             dsflow_fail(err, DSFLOW_EFAIL,
                         "%s: is no checkpoint: it has no manifest.json", path);
+    else if (f == NULL || ferror(f))
+        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", file);
     else if (r == NULL)
         status = dsflow_fail(err, DSFLOW_EFAIL, "%s:%d: damaged: %s", file,
                              why.line, why.text);
@@ -133,6 +136,8 @@ static int read_manifest(const char *path, json_t **root,
                              "%s: damaged: step: expected a whole number, at "
                              "least 0",
                              file);
+    if (f != NULL)
+        fclose(f);
     free(file);
     if (status < 0) {
         json_decref(r);

@@ -305,6 +305,24 @@ static void a_manifest_that_is_no_json_is_named(void **state)
     assert_non_null(strstr(err.msg, "step-1/manifest.json:1: damaged"));
 }
 
+static void a_manifest_that_cannot_be_read_is_not_damaged(void **state)
+{
+    char *path = dsf_xasprintf("%s/step-1/manifest.json", dir);
+    struct dsflow_err err;
+
+    save(1, 0, &err);
+    unlink(path);
+    assert_int_equal(symlink("manifest.json", path), 0); /* to itself */
+    assert_int_equal(latest(0, &err), -1);
+    assert_non_null(strstr(err.msg, "step-1/manifest.json: Too many levels"));
+    unlink(path);
+    assert_int_equal(mkdir(path, 0777), 0);
+    assert_int_equal(latest(0, &err), -1);
+    assert_non_null(strstr(err.msg, "step-1/manifest.json: Is a directory"));
+    rmdir(path);
+    free(path);
+}
+
 static void a_step_that_cannot_be_is_named(void **state)
 {
     static const char *const steps[] = { "-1", "1.5", "\"1\"", "null" };
@@ -647,6 +665,7 @@ int main(void)
         TEST(one_of_another_run_makes_way_at_once),
         TEST(a_damaged_one_is_named_and_the_one_before_offered),
         TEST(a_manifest_that_is_no_json_is_named),
+        TEST(a_manifest_that_cannot_be_read_is_not_damaged),
         TEST(a_step_that_cannot_be_is_named),
         TEST(a_long_name_is_cut_where_a_character_ends),
         TEST(a_full_disk_loses_nothing),
