@@ -52,6 +52,7 @@ static int reserve(int fd, const char *path, int64_t bytes,
 {
     struct statvfs fs;
     double unit;
+    int rc;
 
     if (bytes == 0) /* fewer blocks than paths */
         return DSFLOW_OK;
@@ -61,7 +62,10 @@ static int reserve(int fd, const char *path, int64_t bytes,
     unit = (double)fs.f_frsize;
     if ((double)bytes > (double)fs.f_bfree * unit)
         return no_room(path, bytes, (double)fs.f_bavail * unit, err);
-    if (fallocate(fd, 0, 0, bytes) == 0)
+    do /* Ctrl-C, which is obeyed elsewhere */
+        rc = fallocate(fd, 0, 0, bytes);
+    while (rc < 0 && errno == EINTR);
+    if (rc == 0)
         return DSFLOW_OK;
     if (errno == ENOSPC)
         return no_room(path, bytes, (double)fs.f_bavail * unit, err);

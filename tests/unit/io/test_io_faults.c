@@ -17,6 +17,24 @@ static struct dsf_io *io;
 static unsigned char *memory;
 static struct dsflow_err err;
 
+static int interruptions; /* of what reserves room, by signals */
+
+/* In place of the C library's. */
+int fallocate(int fd, int mode, off_t at, off_t n)
+{
+    if (interruptions > 0) {
+        interruptions--;
+        errno = EINTR;
+        return -1;
+    }
+    return (int)syscall(SYS_fallocate, fd, mode, at, n);
+}
+
+int fallocate64(int fd, int mode, off_t at, off_t n)
+{
+    return fallocate(fd, mode, at, n);
+}
+
 static int open_two_disks(void **state)
 {
     make_folders(&folders);
@@ -213,6 +231,19 @@ static void refused(struct dsf_io_options o, int status)
     assert_null(none);
 }
 
+static void a_signal_does_not_keep_room_from_being_reserved(void **state)
+{
+    struct dsf_io_options o = { .paths = folders.paths,
+                                .npaths = 2,
+                                .size = BYTES };
+    struct dsf_io *store = NULL;
+
+    interruptions = 3;
+    assert_int_equal(dsf_io_open(&o, &store, &err), DSFLOW_OK);
+    assert_int_equal(interruptions, 0);
+    dsf_io_close(store);
+}
+
 static void options_that_make_no_sense_are_refused(void **state)
 {
     refused((struct dsf_io_options){ .npaths = 0, .size = 1 }, DSFLOW_EINVAL);
@@ -342,6 +373,7 @@ int main(void)
         TEST(a_short_write_is_an_error),
         TEST(ranges_that_are_not_there_are_refused),
         TEST(what_was_never_written_is_zero),
+        TEST(a_signal_does_not_keep_room_from_being_reserved),
         TEST(options_that_make_no_sense_are_refused),
         TEST(folders_that_cannot_be_used_are_refused),
         TEST(more_than_there_is_is_refused_at_once),
