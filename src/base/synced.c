@@ -2,10 +2,14 @@
  * returns. */
 #include "base/synced.h"
 
+#include "base/alloc.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int dsf_synced_create(const char *path, bool replace, int *fd,
@@ -55,6 +59,44 @@ int dsf_synced_folder(const char *path, struct dsflow_err *err)
     if (fd < 0)
         return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
     return dsf_synced_close(fd, path, DSFLOW_OK, err);
+}
+
+/* The name of a folder that was made, in the one above. Who may make one there
+ * may not always read it: then the name is there all the same. */
+static void sync_above(char *path)
+{
+    char *slash = strrchr(path, '/');
+
+    if (slash == NULL) {
+        dsf_synced_folder(".", NULL);
+        return;
+    }
+    *slash = '\0';
+    dsf_synced_folder(slash > path ? path : "/", NULL);
+    *slash = '/';
+}
+
+int dsf_synced_folders(const char *path, struct dsflow_err *err)
+{
+    char *copy = dsf_xstrdup(path);
+    int status = DSFLOW_OK;
+
+    for (char *c = copy + 1; status == DSFLOW_OK; c++) {
+        bool last = *c == '\0';
+
+        if (*c != '/' && !last)
+            continue;
+        *c = '\0';
+        if (mkdir(copy, 0777) == 0)
+            sync_above(copy);
+        else if (errno != EEXIST)
+            status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", copy);
+        if (last)
+            break;
+        *c = '/';
+    }
+    free(copy);
+    return status;
 }
 
 void dsf_synced_remove(const char *path)

@@ -27,6 +27,10 @@ int dsf_synced_text(const char *path, bool replace, const char *text, size_t n,
 /* The names that are in a folder. */
 int dsf_synced_folder(const char *path, struct dsflow_err *err);
 
+/* A folder, and those above it, as far as they are not there. errno is that of
+ * the error. */
+int dsf_synced_folders(const char *path, struct dsflow_err *err);
+
 /* Remove a folder of plain files, as far as that goes; of a link, the link:
  * what it points to stays. */
 void dsf_synced_remove(const char *path);

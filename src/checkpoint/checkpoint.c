@@ -138,27 +138,6 @@ static void remove_oldest(const char *dir, int64_t newest, int64_t keep)
     free(steps);
 }
 
-static int make_folders(const char *path, struct dsflow_err *err)
-{
-    char *copy = dsf_xstrdup(path);
-    int status = DSFLOW_OK;
-
-    for (char *c = copy + 1; status == DSFLOW_OK; c++) {
-        bool last = *c == '\0';
-
-        if (*c != '/' && !last)
-            continue;
-        *c = '\0';
-        if (mkdir(copy, 0777) < 0 && errno != EEXIST)
-            status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", copy);
-        if (last)
-            break;
-        *c = '/';
-    }
-    free(copy);
-    return status;
-}
-
 /* All parts, then the manifest that makes them a checkpoint. */
 static int write_all(const char *folder, const struct dsf_ckpt_meta *meta,
                      const struct dsf_ckpt_part *parts, unsigned nparts,
@@ -202,7 +181,7 @@ int dsf_ckpt_save(const char *dir, const struct dsf_ckpt_meta *meta,
     char *tmp = dsf_xasprintf("%s.tmp", path);
     char *old = dsf_xasprintf("%s.old", path);
     struct dsf_ckpt_meta there;
-    int status = make_folders(dir, err);
+    int status = dsf_synced_folders(dir, err);
 
     if (status < 0)
         goto out;

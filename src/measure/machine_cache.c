@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/aside.h"
 #include "base/log.h"
+#include "base/synced.h"
 #include "measure/apart.h"
 #include "measure/bench_disk.h"
 #include "measure/bench_measure.h"
@@ -118,28 +119,21 @@ bool dsf_machine_measure_type(const struct dsf_machine *machine,
     return sound && dsf_machine_model_knows(m, type);
 }
 
-static void make_folders(char *path)
-{
-    for (char *c = path + 1; *c != '\0'; c++)
-        if (*c == '/') {
-            *c = '\0';
-            mkdir(path, 0777); /* what fails here fails at the file */
-            *c = '/';
-        }
-}
-
 int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
                      struct dsflow_err *err)
 {
     struct dsf_aside file;
     int status = dsf_machine_model_check(m, err);
-    char *folders;
+    const char *slash = strrchr(path, '/');
+    char *folder;
 
     if (status < 0)
         return status;
-    folders = dsf_xstrdup(path);
-    make_folders(folders);
-    free(folders);
+    if (slash != NULL && slash > path) { /* what fails here fails at the file */
+        folder = dsf_xstrndup(path, (size_t)(slash - path));
+        dsf_synced_folders(folder, NULL);
+        free(folder);
+    }
     if (dsf_aside_open(&file, path) < 0)
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
     fprintf(file.out, "# Measured by dsflow bench, or by the first dsflow plan "

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/aside.h"
 #include "base/log.h"
+#include "base/synced.h"
 #include "text/mapped.h"
 
 #include <dirent.h>
@@ -103,25 +104,6 @@ bool dsf_token_cache_open(const char *dir, uint64_t key,
     }
     close(fd);
     return good;
-}
-
-/* mkdir -p; 0 or -1 with errno. */
-static int make_folder(const char *dir)
-{
-    char *path = dsf_xstrdup(dir);
-    int rc = 0;
-
-    for (char *c = path + 1; *c != '\0' && rc == 0; c++) {
-        if (*c != '/')
-            continue;
-        *c = '\0';
-        rc = mkdir(path, 0777) < 0 && errno != EEXIST ? -1 : 0;
-        *c = '/';
-    }
-    if (rc == 0)
-        rc = mkdir(path, 0777) < 0 && errno != EEXIST ? -1 : 0;
-    free(path);
-    return rc;
 }
 
 struct dsf_token_writer {
@@ -239,8 +221,8 @@ struct dsf_token_writer *dsf_token_writer_new(const char *dir, uint64_t key,
     w->hash = XXH3_createState();
     XXH3_64bits_reset(w->hash);
     remove_left(dir);
-    w->in_file =
-        make_folder(dir) == 0 && dsf_aside_open(&w->file, w->path) == 0;
+    w->in_file = dsf_synced_folders(dir, NULL) == DSFLOW_OK &&
+                 dsf_aside_open(&w->file, w->path) == 0;
     if (w->in_file) {
         w->fd = w->file.fd;
         take_lock(w->fd);

@@ -92,26 +92,15 @@ int dsf_run_check_output(const struct dsf_job *job, struct dsflow_err *err)
 static int make_output(const struct dsf_job *job, struct dsflow_err *err)
 {
     const char *output = job->main.output;
-    char *path = dsf_xstrdup(output);
+    struct dsflow_err why;
     int status = DSFLOW_OK;
 
-    for (char *c = path + 1; status == DSFLOW_OK; c++) {
-        bool last = *c == '\0';
-
-        if (*c != '/' && !last)
-            continue;
-        *c = '\0';
-        if (mkdir(path, 0777) < 0 && errno != EEXIST)
-            status = dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
-                                  "%s: %s", path, strerror(errno));
-        if (last)
-            break;
-        *c = '/';
-    }
+    if (dsf_synced_folders(output, &why) < 0)
+        status = dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output", "%s",
+                              why.msg);
     if (status == DSFLOW_OK && access(output, W_OK | X_OK) < 0)
         status = dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
                               "%s: %s", output, strerror(errno));
-    free(path);
     return status;
 }
 
