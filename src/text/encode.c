@@ -16,9 +16,8 @@
 
 struct dsf_encoder {
     const struct dsf_tokenizer *tok;
-    const struct dsf_encoding *to;
-    struct dsf_lanes *lanes; /* of bytes: none of them has work */
-    bool special;            /* look for added tokens */
+    struct dsf_lanes *lanes;
+    bool special; /* look for added tokens */
 };
 
 /* How much of a text is valid. */
@@ -104,18 +103,15 @@ static int encode_added(struct dsf_encoder *e, int late, const char *text,
     return status;
 }
 
-static void encode_bytes(struct dsf_encoder *e, const char *text, size_t n)
+static int encode_bytes(struct dsf_encoder *e, const char *text, size_t n)
 {
-    int32_t *ids = dsf_xcalloc(n < STRETCH ? n : STRETCH, sizeof(*ids));
+    int status = DSFLOW_OK;
 
-    for (size_t at = 0, some; at < n; at += some) {
+    for (size_t at = 0, some; at < n && status == DSFLOW_OK; at += some) {
         some = n - at < STRETCH ? n - at : STRETCH;
-        for (size_t i = 0; i < some; i++)
-            ids[i] = (unsigned char)text[at + i];
-        e->to->take(e->to->user, ids, some);
-        dsf_lanes_has_read(e->lanes, some);
+        status = dsf_lanes_word(e->lanes, text + at, some);
     }
-    free(ids);
+    return status;
 }
 
 struct dsf_encoder *dsf_encoder_new(const struct dsf_tokenizer *tok,
@@ -126,9 +122,8 @@ struct dsf_encoder *dsf_encoder_new(const struct dsf_tokenizer *tok,
     struct dsf_encoder *e = dsf_xcalloc(1, sizeof(*e));
 
     e->tok = tok;
-    e->to = to;
-    if (tok->bpe == NULL)
-        size.lanes = 0;
+    if (tok->bpe == NULL) /* reading them is all the work */
+        size.lanes = 1;
     e->lanes = dsf_lanes_new(tok, size, to, err);
     return e;
 }
@@ -142,10 +137,8 @@ void dsf_encoder_free(struct dsf_encoder *e)
 int dsf_encoder_text(struct dsf_encoder *e, const char *name, const char *text,
                      size_t bytes, int special)
 {
-    if (e->tok->bpe == NULL) {
-        encode_bytes(e, text, bytes);
-        return DSFLOW_OK;
-    }
+    if (e->tok->bpe == NULL)
+        return encode_bytes(e, text, bytes);
     e->special = special;
     dsf_lanes_name(e->lanes, name);
     return special ? encode_added(e, 0, text, bytes)
@@ -154,15 +147,12 @@ int dsf_encoder_text(struct dsf_encoder *e, const char *name, const char *text,
 
 int dsf_encoder_token(struct dsf_encoder *e, int32_t id)
 {
-    if (e->tok->bpe != NULL)
-        return dsf_lanes_token(e->lanes, id);
-    e->to->take(e->to->user, &id, 1);
-    return DSFLOW_OK;
+    return dsf_lanes_token(e->lanes, id);
 }
 
 int dsf_encoder_end(struct dsf_encoder *e)
 {
-    return e->tok->bpe != NULL ? dsf_lanes_end(e->lanes) : DSFLOW_OK;
+    return dsf_lanes_end(e->lanes);
 }
 
 static void append(void *user, const int32_t *ids, size_t n)

@@ -28,8 +28,8 @@ struct item {
 
 struct lane {
     const struct dsf_tokenizer *tok;
-    struct dsf_splitter *splitter;
-    struct dsf_bpe_cache *cache; /* or NULL */
+    struct dsf_splitter *splitter; /* of bytes: NULL */
+    struct dsf_bpe_cache *cache;   /* or NULL */
     struct item *items;
     size_t n, cap, bytes;
     struct dsf_tokens out;
@@ -62,7 +62,8 @@ struct dsf_lanes *dsf_lanes_new(const struct dsf_tokenizer *tok,
     l->lanes = dsf_xcalloc((size_t)size.lanes, sizeof(*l->lanes));
     for (int i = 0; i < size.lanes; i++) {
         l->lanes[i].tok = tok;
-        l->lanes[i].splitter = dsf_splitter_new(tok->split);
+        if (tok->split != NULL) /* bytes are not split */
+            l->lanes[i].splitter = dsf_splitter_new(tok->split);
     }
     return l;
 }
@@ -100,8 +101,15 @@ void dsf_lanes_free(struct dsf_lanes *l)
 static void put_word(void *user, const char *word, size_t n)
 {
     struct lane *lane = user;
+    struct dsf_tokens *out = &lane->out;
 
-    dsf_bpe_encode(lane->tok->bpe, lane->cache, word, n, &lane->out);
+    if (lane->tok->bpe != NULL) {
+        dsf_bpe_encode(lane->tok->bpe, lane->cache, word, n, out);
+        return;
+    }
+    dsf_grow(&out->v, &out->cap, out->n + n, sizeof(*out->v));
+    for (size_t i = 0; i < n; i++)
+        out->v[out->n++] = (unsigned char)word[i];
 }
 
 static void put_token(struct lane *lane, int32_t id)
@@ -114,7 +122,7 @@ static void put_token(struct lane *lane, int32_t id)
 
 static void run(struct lane *lane)
 {
-    if (lane->cache == NULL && lane->bytes >= ENOUGH)
+    if (lane->cache == NULL && lane->tok->bpe != NULL && lane->bytes >= ENOUGH)
         lane->cache = dsf_bpe_cache_new();
     lane->out.n = 0;
     lane->status = DSFLOW_OK;
