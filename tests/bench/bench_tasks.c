@@ -1,8 +1,8 @@
 /* bench_tasks.c - what the executor itself takes for a task: tasks with six
  * ports on a GPU, whose kernels are empty.
  *
- *     DSFLOW_CUDA=…/tests/gpu/.libs/dsflow-cuda-emulated.so
- * DSFLOW_EMULATED_LATE=0 \ DSFLOW_EMULATED_GUARD=0 bench_tasks [TASKS]
+ *     DSFLOW_CUDA=…/tests/gpu/.libs/dsflow-cuda-emulated.so \
+ *         DSFLOW_EMULATED_LATE=0 DSFLOW_EMULATED_GUARD=0 bench_tasks [TASKS]
  *
  * The emulated GPU is not late on purpose then, and its memory is not guarded,
  * which would take longer than all else.
