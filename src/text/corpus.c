@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -22,7 +23,8 @@ struct dsf_corpus {
     bool shuffle;
 
     const struct dsflow_batches *own; /* NULL: it is text */
-    atomic_bool failed;               /* some of them were not to be had */
+    pthread_mutex_t lock;             /* of: */
+    struct dsflow_err failed;         /* the first that was not to be had */
     atomic_uint reads;                /* of the text */
 };
 
@@ -217,11 +219,19 @@ int dsf_corpus_check(const struct dsf_job *job, const struct dsf_tokenizer *tok,
     return status;
 }
 
+static struct dsf_corpus *new_corpus(void)
+{
+    struct dsf_corpus *c = dsf_xcalloc(1, sizeof(*c));
+
+    pthread_mutex_init(&c->lock, NULL);
+    return c;
+}
+
 int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
                     int64_t sequence, int32_t vocab, const char *cache_dir,
                     struct dsf_corpus **corpus, struct dsflow_err *err)
 {
-    struct dsf_corpus *c = dsf_xcalloc(1, sizeof(*c));
+    struct dsf_corpus *c = new_corpus();
     struct dsf_text_source s;
     int status = dsf_text_source_find(&s, job, tok, err);
     uint64_t key;
@@ -267,7 +277,7 @@ int dsf_corpus_own(const struct dsflow_batches *own, struct dsf_corpus **corpus,
                            "batches: expected DSFLOW_BATCHES with a "
                            "vocabulary, a function `train`, and one for each "
                            "kind of sequence that there is");
-    c = dsf_xcalloc(1, sizeof(*c));
+    c = new_corpus();
     c->own = own;
     c->info.validation_sequences = own->validation_sequences;
     c->info.bytes_per_token = NAN;
@@ -276,9 +286,16 @@ int dsf_corpus_own(const struct dsflow_batches *own, struct dsf_corpus **corpus,
     return DSFLOW_OK;
 }
 
-bool dsf_corpus_failed(const struct dsf_corpus *corpus)
+int dsf_corpus_failed(struct dsf_corpus *corpus, struct dsflow_err *err)
 {
-    return atomic_load(&corpus->failed);
+    int status;
+
+    pthread_mutex_lock(&corpus->lock);
+    status = corpus->failed.status;
+    if (status < 0)
+        dsflow_fail(err, status, "%s", corpus->failed.msg);
+    pthread_mutex_unlock(&corpus->lock);
+    return status;
 }
 
 void dsf_corpus_close(struct dsf_corpus *corpus)
@@ -286,6 +303,7 @@ void dsf_corpus_close(struct dsf_corpus *corpus)
     if (corpus == NULL)
         return;
     dsf_token_store_fini(&corpus->store);
+    pthread_mutex_destroy(&corpus->lock);
     free(corpus);
 }
 
@@ -346,30 +364,63 @@ static void read_tokens(struct dsf_corpus *c, uint64_t first, int64_t n,
         dsf_mapped_let_go(c->store.map, c->store.map_bytes);
 }
 
-/* Tokens of the caller are looked at: a kernel would read past its table. */
-static bool check_own(const struct dsf_corpus *c, int64_t n,
-                      const int32_t *tokens, const int32_t *targets)
-{
-    int32_t vocab = c->own->vocab;
-    bool good = true;
-
-    for (int64_t i = 0; i < n; i++)
-        good = good && tokens[i] >= 0 && tokens[i] < vocab &&
-               targets[i] >= -1 && targets[i] < vocab;
-    return good;
-}
-
 typedef int (*own_fn)(void *user, int64_t index, int64_t pos, int64_t n,
                       int32_t *tokens, int32_t *targets);
 
-static void read_own(struct dsf_corpus *c, own_fn read, int64_t index,
-                     int64_t pos, int64_t n, int32_t *tokens, int32_t *targets)
+/* What the caller has tokens of. */
+struct own {
+    const char *name; /* of the function, */
+    own_fn read;
+    int64_t index, pos, n;
+};
+
+/* They are looked at: a kernel would read past its table. */
+static int check_own(const struct dsf_corpus *c, const struct own *own,
+                     const int32_t *tokens, const int32_t *targets,
+                     struct dsflow_err *err)
 {
-    if (read(c->own->user, index, pos, n, tokens, targets) == 0 &&
-        check_own(c, n, tokens, targets))
+    const int32_t last = c->own->vocab - 1;
+
+    for (int64_t i = 0; i < own->n; i++) {
+        const bool is_token = tokens[i] < 0 || tokens[i] > last;
+
+        if (is_token || targets[i] < -1 || targets[i] > last)
+            return dsflow_fail(
+                err, DSFLOW_EFAIL,
+                "batches: %s: sequence %lld: the %s at %lld is %d: expected "
+                "%d to %d",
+                own->name, (long long)own->index, is_token ? "token" : "target",
+                (long long)(own->pos + i), is_token ? tokens[i] : targets[i],
+                is_token ? 0 : -1, last);
+    }
+    return DSFLOW_OK;
+}
+
+static int try_own(const struct dsf_corpus *c, const struct own *own,
+                   int32_t *tokens, int32_t *targets, struct dsflow_err *err)
+{
+    int why =
+        own->read(c->own->user, own->index, own->pos, own->n, tokens, targets);
+
+    return why == 0 ? check_own(c, own, tokens, targets, err)
+                    : dsflow_fail(err, DSFLOW_EFAIL,
+                                  "batches: %s: sequence %lld: it returned %d: "
+                                  "expected 0",
+                                  own->name, (long long)own->index, why);
+}
+
+static void read_own(struct dsf_corpus *c, const struct own *own,
+                     int32_t *tokens, int32_t *targets)
+{
+    struct dsflow_err err = { 0 };
+
+    if (try_own(c, own, tokens, targets, &err) == DSFLOW_OK)
         return;
-    atomic_store(&c->failed, true);
-    for (int64_t i = 0; i < n; i++) {
+    pthread_mutex_lock(&c->lock);
+    if (c->failed.status == DSFLOW_OK)
+        c->failed = err;
+    pthread_mutex_unlock(&c->lock);
+    for (int64_t i = 0; i < own->n; i++) {
         tokens[i] = 0;
         targets[i] = -1;
     }
@@ -382,7 +433,9 @@ void dsf_corpus_train(struct dsf_corpus *corpus, int64_t index,
     uint64_t epoch, i, first;
 
     if (corpus->own != NULL) {
-        read_own(corpus, corpus->own->train, index, pos, n, tokens, targets);
+        read_own(corpus,
+                 &(struct own){ "train", corpus->own->train, index, pos, n },
+                 tokens, targets);
         return;
     }
     epoch = (uint64_t)index / sequences;
@@ -403,8 +456,10 @@ void dsf_corpus_validation(struct dsf_corpus *corpus, int64_t index,
                      (uint64_t)pos;
 
     if (corpus->own != NULL) {
-        read_own(corpus, corpus->own->validation, index, pos, n, tokens,
-                 targets);
+        read_own(corpus,
+                 &(struct own){ "validation", corpus->own->validation, index,
+                                pos, n },
+                 tokens, targets);
         return;
     }
     read_tokens(corpus, first, n, tokens);

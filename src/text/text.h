@@ -66,8 +66,9 @@ int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
  * DSFLOW_EINVAL for what it lacks. */
 int dsf_corpus_own(const struct dsflow_batches *own,
                    struct dsf_corpus **corpus, struct dsflow_err *err);
-/* Has it failed to give tokens, or given some that there are not? */
-bool dsf_corpus_failed(const struct dsf_corpus *corpus);
+/* The first that the caller did not give, or that there are not: DSFLOW_EFAIL.
+ */
+int dsf_corpus_failed(struct dsf_corpus *corpus, struct dsflow_err *err);
 void dsf_corpus_close(struct dsf_corpus *corpus);
 
 struct dsf_corpus_info {

@@ -162,6 +162,8 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
             sum += dsf_feed_next(feed).of.loss;
             status = dsflow_exec_failed(s->exec, err);
         }
+        if (status == DSFLOW_OK)
+            status = dsf_corpus_failed(s->corpus, err);
     }
     if (status == DSFLOW_OK)
         status = dsflow_exec_wait(s->exec, err);

@@ -323,12 +323,8 @@ static int take_report(struct dsf_run *r, struct dsflow_err *err)
     struct dsf_report report = dsf_feed_next(&r->feed);
     int status = dsflow_exec_failed(r->s.exec, err);
 
-    if (status == DSFLOW_OK && dsf_corpus_failed(r->s.corpus))
-        return dsflow_fail(err, DSFLOW_EFAIL,
-                           "step %lld: the batches that it asks for, or those "
-                           "of the one after it, cannot be had, or have tokens "
-                           "beyond their vocabulary",
-                           (long long)r->done + 1);
+    if (status == DSFLOW_OK)
+        status = dsf_corpus_failed(r->s.corpus, err);
     return status < 0 ? status : take_step(r, &report, err);
 }
 

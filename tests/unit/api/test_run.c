@@ -319,16 +319,17 @@ static void errors_come_back(void **state)
     must(dsflow_run_step(run, NULL, &err), &err);
     must(dsflow_run_step(run, NULL, &err), &err);
     assert_int_equal(dsflow_run_step(run, NULL, &err), DSFLOW_EFAIL);
-    assert_non_null(strstr(err.msg, "step 3: "));
+    assert_non_null(strstr(err.msg, ": it returned 1: expected 0"));
     assert_non_null(strstr(err.msg, "the last checkpoint is of step 2"));
     err.msg[0] = '\0';
     assert_int_equal(dsflow_run_save(run, &err), DSFLOW_EFAIL);
-    assert_non_null(strstr(err.msg, "step 3: "));
+    assert_non_null(strstr(err.msg, "batches: train: sequence "));
     dsflow_run_close(run);
 
     source = (struct source){ .beyond = 1 };
     options.start = DSFLOW_START_RESUME;
     assert_int_equal(dsflow_train(job, &options, &err), DSFLOW_EFAIL);
+    assert_non_null(strstr(err.msg, " is 50: expected 0 to 49"));
     source = (struct source){ 0 };
     must(dsflow_train(job, &options, &err), &err);
     snprintf(path, sizeof(path), "%s/errors", folder);
@@ -473,6 +474,11 @@ static void a_checkpoint_has_the_loss_of_its_run(void **state)
     assert_true(latest.loss == in_run.loss);
     assert_int_equal(dsflow_evaluate(job, &options, 2, &latest, &err),
                      DSFLOW_EINVAL);
+    source.beyond = 50;
+    assert_int_equal(dsflow_evaluate(job, &options, 1, &latest, &err),
+                     DSFLOW_EFAIL);
+    assert_string_equal(err.msg, "batches: validation: sequence 0: the token "
+                                 "at 0 is 50: expected 0 to 49");
     dsflow_job_free(job);
 }
 
