@@ -128,14 +128,25 @@ static int open_run(struct dsflow_run *x, const struct dsflow_job *job,
     return status;
 }
 
+static int check_options(const struct dsflow_train_options *options,
+                         struct dsflow_err *err)
+{
+    int status = dsf_api_check_size("struct dsflow_train_options",
+                                    options->size, sizeof(*options), err);
+
+    if (status == DSFLOW_OK && options->start > DSFLOW_START_OVERWRITE)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "struct dsflow_train_options: start: %u: expected "
+                             "one of enum dsflow_start",
+                             (unsigned)options->start);
+    return status;
+}
+
 /* The executor is this caller's until it sets is_open to false. */
 static int begin(const struct dsflow_train_options *options,
                  struct dsflow_err *err)
 {
-    int status = options == NULL
-                     ? DSFLOW_OK
-                     : dsf_api_check_size("struct dsflow_train_options",
-                                          options->size, sizeof(*options), err);
+    int status = options == NULL ? DSFLOW_OK : check_options(options, err);
 
     if (status == DSFLOW_OK && atomic_exchange(&is_open, true))
         status = dsflow_fail(err, DSFLOW_EINVAL,

@@ -342,6 +342,11 @@ static void errors_come_back(void **state)
                      DSFLOW_EFAIL);
     assert_true(source.calls > 0);
 
+    options.start = 5;
+    assert_int_equal(dsflow_train(job, &options, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "struct dsflow_train_options: start: 5: "
+                                 "expected one of enum dsflow_start");
+    options.start = DSFLOW_START_RESUME;
     batches.train = NULL;
     assert_int_equal(dsflow_train(job, &options, &err), DSFLOW_EINVAL);
     options.size = 8;
