@@ -110,7 +110,8 @@ DSFLOW_API int dsflow_run_step(struct dsflow_run *run,
                                const struct dsflow_step **step,
                                struct dsflow_err *err);
 
-/* The loss on the validation text. DSFLOW_EINVAL where there is none. */
+/* The loss on the validation text; NAN where should_stop ended it.
+ * DSFLOW_EINVAL where there is none. */
 DSFLOW_API int dsflow_run_validate(struct dsflow_run *run,
                                    struct dsflow_validation *validation,
                                    struct dsflow_err *err);

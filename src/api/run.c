@@ -253,6 +253,7 @@ int dsflow_run_validate(struct dsflow_run *x, struct dsflow_validation *out,
     if (status == DSFLOW_OK && x->run.s.text.validation_sequences == 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "there is nothing to validate on");
+    x->stopped = false;
     if (status == DSFLOW_OK)
         status = keep(x, dsf_run_validate(&x->run, &v, err), err);
     if (status == DSFLOW_OK)

@@ -96,14 +96,15 @@ int dsf_run_save(struct dsf_run *r, struct dsflow_err *err)
 int dsf_run_validate(struct dsf_run *r, struct dsf_validation *v,
                      struct dsflow_err *err)
 {
-    int status;
+    double loss;
+    int status =
+        dsf_validate(&r->feed, r->s.job->validation.sequences, &loss, err);
 
     *v = (struct dsf_validation){ r->done, NAN, NAN, NAN };
-    status =
-        dsf_validate(&r->feed, r->s.job->validation.sequences, &v->loss, err);
     /* What there is of one that was ended means nothing. */
     if (status < 0 || dsf_feed_is_stopped(&r->feed))
         return status;
+    v->loss = loss;
     v->per_byte = dsf_per_byte(&r->s, v->loss);
     v->perplexity = exp(v->loss);
     status = dsf_metrics_validation(&r->metrics, v, err);

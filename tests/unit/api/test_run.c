@@ -249,6 +249,34 @@ static void a_step_that_is_asked_for_is_made(void **state)
     dsflow_job_free(job);
 }
 
+/* What was ended says nothing, and is made when it is asked for again. */
+static void a_validation_that_is_ended_has_no_loss(void **state)
+{
+    struct source source = { 0 };
+    struct dsflow_batches batches = BATCHES(&source);
+    struct seen seen = { .stop_at = 1 };
+    struct dsflow_train_options options =
+        DSFLOW_TRAIN_OPTIONS(.batches = &batches, .on_step = on_step,
+                             .on_validation = on_validation,
+                             .should_stop = should_stop, .user = &seen);
+    struct dsflow_job *job = job_of("ended", NULL, NULL);
+    struct dsflow_validation v;
+    struct dsflow_run *run;
+    struct dsflow_err err;
+
+    must(dsflow_run_open(job, &options, &run, &err), &err);
+    must(dsflow_run_step(run, NULL, &err), &err);
+    must(dsflow_run_validate(run, &v, &err), &err);
+    assert_true(v.step == 1 && isnan(v.loss) && isnan(v.perplexity));
+    assert_int_equal(seen.validations, 0);
+    seen.stop_at = 0;
+    must(dsflow_run_validate(run, &v, &err), &err);
+    assert_true(isfinite(v.loss));
+    assert_int_equal(seen.validations, 1);
+    dsflow_run_close(run);
+    dsflow_job_free(job);
+}
+
 /* What is put is there, on each rank, and in the checkpoint. */
 static void tensors_are_written(void **state)
 {
@@ -583,6 +611,7 @@ int main(void)
         cmocka_unit_test(a_step_says_its_loss_scale),
         cmocka_unit_test(bits_are_those_of_any_way),
         cmocka_unit_test(a_step_that_is_asked_for_is_made),
+        cmocka_unit_test(a_validation_that_is_ended_has_no_loss),
         cmocka_unit_test(tensors_are_written),
         cmocka_unit_test(errors_come_back),
         cmocka_unit_test(a_full_disk_comes_back),
