@@ -1,4 +1,4 @@
-/* file.c - files that others wrote, opened and read whole. */
+/* file.c - files, read and written whole. */
 #include "base/file.h"
 
 #include "base/alloc.h"
@@ -107,6 +107,24 @@ int dsf_file_read(int fd, const char *path, int64_t bytes, int64_t at, void *to,
         n -= (size_t)some;
     }
     return DSFLOW_OK;
+}
+
+int dsf_file_write(int fd, const void *from, size_t n, off_t at)
+{
+    const char *next = from;
+
+    while (n > 0) {
+        ssize_t some = pwrite(fd, next, n, at);
+
+        if (some < 0 && errno == EINTR)
+            continue;
+        if (some < 0)
+            return -1;
+        next += some;
+        at += some;
+        n -= (size_t)some;
+    }
+    return 0;
 }
 
 int dsf_file_load(const char *path, int64_t most, char **text, size_t *n,

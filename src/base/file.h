@@ -1,4 +1,4 @@
-/* file.h - files that others wrote, opened and read whole. */
+/* file.h - files, read and written whole. */
 #ifndef DSF_BASE_FILE_H
 #define DSF_BASE_FILE_H
 
@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <dsflow/error.h>
 
 /* Open a regular file for reading. Errors: DSFLOW_EINVAL where the path is
@@ -17,6 +18,9 @@ int dsf_file_open(const char *path, int *fd, int64_t *bytes,
  * Error: DSFLOW_EIO. */
 int dsf_file_read(int fd, const char *path, int64_t bytes, int64_t at, void *to,
                   size_t n, struct dsflow_err *err);
+
+/* All `n` bytes to byte `at` of it; 0, or -1 with errno. */
+int dsf_file_write(int fd, const void *from, size_t n, off_t at);
 
 /* A whole file of at most `most` bytes, ended with a NUL that is not counted;
  * free it. */

@@ -2,6 +2,7 @@
  * page cache is left out where the file system allows that. */
 #include "base/alloc.h"
 #include "base/units.h"
+#include "base/unnamed.h"
 #include "io/io_private.h"
 
 #include <errno.h>
@@ -14,23 +15,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* For file systems without O_TMPFILE: the name goes at once. */
-static int open_and_unlink(const char *path)
-{
-    char *name = dsf_xasprintf("%s/.dsflow-XXXXXX", path);
-    int fd = mkostemp(name, O_CLOEXEC);
-
-    if (fd >= 0)
-        unlink(name);
-    free(name);
-    return fd;
-}
-
 static int open_unnamed(const char *path, int *fd, struct dsflow_err *err)
 {
-    *fd = open(path, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-    if (*fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR))
-        *fd = open_and_unlink(path);
+    *fd = dsf_unnamed_open(path);
     if (*fd >= 0)
         return DSFLOW_OK;
     return dsflow_fail(err, DSFLOW_EINVAL,

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/aside.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/synced.h"
 #include "text/mapped.h"
@@ -121,22 +122,6 @@ struct dsf_token_writer {
     size_t cap;         /* bytes */
 };
 
-static int write_at(int fd, const void *from, size_t n, off_t at)
-{
-    while (n > 0) {
-        ssize_t some = pwrite(fd, from, n, at);
-
-        if (some < 0 && errno == EINTR)
-            continue;
-        if (some < 0)
-            return -1;
-        from = (const char *)from + some;
-        n -= (size_t)some;
-        at += some;
-    }
-    return 0;
-}
-
 static bool take_lock(int fd)
 {
     struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -191,7 +176,7 @@ static int copy_file(const struct dsf_token_writer *w, int to)
         size_t left = (size_t)(end - at);
 
         n = pread(w->fd, some, left < most ? left : most, at);
-        rc = n > 0 ? write_at(to, some, (size_t)n, at) : -1;
+        rc = n > 0 ? dsf_file_write(to, some, (size_t)n, at) : -1;
     }
     free(some);
     return rc;
@@ -236,11 +221,11 @@ struct dsf_token_writer *dsf_token_writer_new(const char *dir, uint64_t key,
 static void write_some(struct dsf_token_writer *w, const void *from, size_t n,
                        off_t at)
 {
-    if (w->why == 0 && w->in_file && write_at(w->fd, from, n, at) < 0) {
+    if (w->why == 0 && w->in_file && dsf_file_write(w->fd, from, n, at) < 0) {
         warn_of_file(w);
         go_to_memory(w);
     }
-    if (w->why == 0 && !w->in_file && write_at(w->fd, from, n, at) < 0)
+    if (w->why == 0 && !w->in_file && dsf_file_write(w->fd, from, n, at) < 0)
         w->why = errno;
 }
 

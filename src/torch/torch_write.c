@@ -5,15 +5,14 @@
 #include "torch/pickle_write.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/synced.h"
 
 #include <assert.h>
 #include <endian.h>
-#include <errno.h>
 #include <isa-l/crc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     ALIGNED = 64,
@@ -46,21 +45,10 @@ struct dsf_torch_out {
 static int write_at(const struct dsf_torch_out *o, const void *p, size_t n,
                     int64_t at, struct dsflow_err *err)
 {
-    const char *from = p;
-
-    while (n > 0) {
-        ssize_t k = pwrite(o->fd, from, n, at);
-
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            return dsflow_fail(err, DSFLOW_EIO, "%s: cannot be written: %m",
-                               o->path);
-        from += k;
-        at += k;
-        n -= (size_t)k;
-    }
-    return DSFLOW_OK;
+    return dsf_file_write(o->fd, p, n, at) == 0
+               ? DSFLOW_OK
+               : dsflow_fail(err, DSFLOW_EIO, "%s: cannot be written: %m",
+                             o->path);
 }
 
 static int flush(struct dsf_torch_out *o, struct dsflow_err *err)
