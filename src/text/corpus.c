@@ -93,7 +93,7 @@ static int encode_source(const struct dsf_text_source *s, const char *cache_dir,
         .to = dsf_token_writer_new(cache_dir, key, width),
         .eot = dsf_tokenizer_eot(s->tok),
     };
-    const struct dsf_encoding encoding = { take, let_go, &p };
+    const struct dsf_encoding encoding = { take, let_go, &p, cache_dir };
     uint64_t train = 0;
     int status;
 

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 #include "text/added.h"
-#include "text/nfc.h"
+#include "text/normal.h"
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -14,10 +14,17 @@
 /* Bytes that are looked at together. */
 #define STRETCH ((size_t)1 << 20)
 
+/* A text in normal form has so many bytes in memory, or is in a file. */
+#define IN_MEMORY ((size_t)64 << 20)
+
 struct dsf_encoder {
     const struct dsf_tokenizer *tok;
+    const struct dsf_encoding *to;
+    struct dsflow_err *err;
+    struct dsf_encoding own; /* of the lanes */
     struct dsf_lanes *lanes;
-    bool special; /* look for added tokens */
+    bool special;             /* look for added tokens */
+    struct dsf_normal normal; /* what is being encoded */
 };
 
 /* How much of a text is valid. */
@@ -57,19 +64,28 @@ static int encode_plain(struct dsf_encoder *e, const char *text, size_t n)
 static int encode_added(struct dsf_encoder *e, int late, const char *text,
                         size_t n);
 
+static void has_read(void *user, size_t n)
+{
+    struct dsf_encoder *e = user;
+
+    dsf_lanes_has_read(e->lanes, n);
+}
+
 /* What lies between the tokens that stand in the text as it is. */
 static int encode_between(struct dsf_encoder *e, const char *text, size_t n)
 {
-    size_t bytes = n;
-    char *normal = e->tok->nfc ? dsf_nfc(text, n, &bytes) : NULL;
-    int status;
+    const struct dsf_normalizing how = { e->to->folder, IN_MEMORY, has_read,
+                                         e };
+    int status = DSFLOW_OK;
 
-    if (normal != NULL)
-        text = normal;
-    status = e->special ? encode_added(e, 1, text, bytes)
-                        : encode_plain(e, text, bytes);
-    if (normal != NULL)
-        dsf_lanes_keep(e->lanes, normal);
+    e->normal = (struct dsf_normal){ .text = text, .n = n };
+    if (e->tok->nfc)
+        status = dsf_normal_init(&e->normal, text, n, &how, e->err);
+    if (status == DSFLOW_OK)
+        status = e->special ? encode_added(e, 1, e->normal.text, e->normal.n)
+                            : encode_plain(e, e->normal.text, e->normal.n);
+    dsf_lanes_keep(e->lanes, e->normal);
+    e->normal = (struct dsf_normal){ .text = NULL };
     return status;
 }
 
@@ -114,6 +130,21 @@ static int encode_bytes(struct dsf_encoder *e, const char *text, size_t n)
     return status;
 }
 
+static void take(void *user, const int32_t *ids, size_t n)
+{
+    const struct dsf_encoder *e = user;
+
+    e->to->take(e->to->user, ids, n);
+}
+
+static void let_go(void *user)
+{
+    const struct dsf_encoder *e = user;
+
+    e->to->let_go(e->to->user);
+    dsf_normal_let_go(&e->normal);
+}
+
 struct dsf_encoder *dsf_encoder_new(const struct dsf_tokenizer *tok,
                                     struct dsf_lanes_size size,
                                     const struct dsf_encoding *to,
@@ -122,9 +153,12 @@ struct dsf_encoder *dsf_encoder_new(const struct dsf_tokenizer *tok,
     struct dsf_encoder *e = dsf_xcalloc(1, sizeof(*e));
 
     e->tok = tok;
+    e->to = to;
+    e->err = err;
+    e->own = (struct dsf_encoding){ take, let_go, e, NULL };
     if (tok->bpe == NULL) /* reading them is all the work */
         size.lanes = 1;
-    e->lanes = dsf_lanes_new(tok, size, to, err);
+    e->lanes = dsf_lanes_new(tok, size, &e->own, err);
     return e;
 }
 
@@ -172,7 +206,7 @@ static void let_stay(void *user)
 int dsf_encode(const struct dsf_tokenizer *tok, const char *text, size_t bytes,
                int special, struct dsf_tokens *out, struct dsflow_err *err)
 {
-    const struct dsf_encoding to = { append, let_stay, out };
+    const struct dsf_encoding to = { append, let_stay, out, NULL };
     const struct dsf_lanes_size one = { 1, STRETCH };
     struct dsf_encoder *e = dsf_encoder_new(tok, one, &to, err);
     int status = dsf_encoder_text(e, NULL, text, bytes, special);

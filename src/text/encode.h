@@ -15,8 +15,7 @@ void dsf_encoder_free(struct dsf_encoder *encoder);
 
 /* The next text, of any bytes. It stays where it is until the end, and so does
  * its name, which is for messages. `special`: added tokens in it are
- * recognised. What is brought into normal form C is in memory, up to the next
- * of these. */
+ * recognised. */
 int dsf_encoder_text(struct dsf_encoder *encoder, const char *name,
                      const char *text, size_t bytes, int special);
 /* A token between two texts. */

@@ -45,7 +45,7 @@ struct dsf_lanes {
     struct lane *lanes;
     int at;      /* the lane that is being filled */
     size_t read; /* bytes, since they were let go */
-    char **kept; /* texts to be freed */
+    struct dsf_normal *kept; /* texts that are to go */
     size_t nkept, kept_cap;
 };
 
@@ -81,7 +81,7 @@ void dsf_lanes_name(struct dsf_lanes *l, const char *name)
 static void free_kept(struct dsf_lanes *l)
 {
     while (l->nkept > 0)
-        free(l->kept[--l->nkept]);
+        dsf_normal_fini(&l->kept[--l->nkept]);
 }
 
 void dsf_lanes_free(struct dsf_lanes *l)
@@ -255,7 +255,7 @@ int dsf_lanes_token(struct dsf_lanes *l, int32_t id)
     return put(l, (struct item){ .kind = TOKEN, .id = id }, 1, &end);
 }
 
-void dsf_lanes_keep(struct dsf_lanes *l, char *text)
+void dsf_lanes_keep(struct dsf_lanes *l, struct dsf_normal text)
 {
     dsf_grow(&l->kept, &l->kept_cap, l->nkept + 1, sizeof(*l->kept));
     l->kept[l->nkept++] = text;

@@ -2,6 +2,7 @@
 #ifndef DSF_TEXT_LANES_H
 #define DSF_TEXT_LANES_H
 
+#include "text/normal.h"
 #include "text/text.h"
 
 /* What comes in is dealt out to so many lanes, each of which gets about so many
@@ -20,6 +21,8 @@ struct dsf_encoding {
     /* Some megabytes of text were read, which may be let go. */
     void (*let_go)(void *user);
     void *user;
+    /* A folder for what much of a text becomes in between; NULL: memory. */
+    const char *folder;
 };
 
 struct dsf_lanes; /* opaque */
@@ -40,8 +43,8 @@ int dsf_lanes_word(struct dsf_lanes *lanes, const char *word, size_t n);
 int dsf_lanes_token(struct dsf_lanes *lanes, int32_t id);
 /* So many bytes were read besides. */
 void dsf_lanes_has_read(struct dsf_lanes *lanes, size_t n);
-/* Free `text` when all that came before is out. */
-void dsf_lanes_keep(struct dsf_lanes *lanes, char *text);
+/* The text goes when all that came before is out. */
+void dsf_lanes_keep(struct dsf_lanes *lanes, struct dsf_normal text);
 /* What came until now goes out. */
 int dsf_lanes_end(struct dsf_lanes *lanes);
 

@@ -175,6 +175,13 @@ static bool is_plain(const char *text, size_t n)
     return most < 0xcc;
 }
 
+bool dsf_nfc_begins(char first)
+{
+    const unsigned char byte = (unsigned char)first;
+
+    return byte < 0x80 || (byte >= 0xc0 && byte < 0xcc);
+}
+
 char *dsf_nfc(const char *text, size_t n, size_t *out_bytes)
 {
     struct nfc c = { .out = NULL };

@@ -60,7 +60,9 @@ struct text {
 static double encode(const struct text *t, struct dsf_lanes_size size,
                      struct given *given)
 {
-    const struct dsf_encoding to = { take, let_go, given };
+    const struct dsf_encoding to = { .take = take,
+                                     .let_go = let_go,
+                                     .user = given };
     double from = now();
     struct dsflow_err err;
     struct dsf_encoder *e = dsf_encoder_new(t->tok, size, &to, &err);

@@ -99,7 +99,9 @@ static void check(const struct dsf_tokenizer *tok, struct dsf_lanes_size size,
     enum { BETWEEN = 3 };
     const size_t cut = draw((unsigned)n + 1);
     struct dsf_tokens one = { 0 }, all = { 0 };
-    const struct dsf_encoding to = { append, let_go, &all };
+    const struct dsf_encoding to = { .take = append,
+                                     .let_go = let_go,
+                                     .user = &all };
     struct dsflow_err err;
     struct dsf_encoder *e = dsf_encoder_new(tok, size, &to, &err);
     const int32_t between = BETWEEN;
@@ -150,9 +152,9 @@ static void a_long_text_is_read_by_all_cores(void **state)
 
     while (n + SOME < BYTES)
         n += random_text(text + n, SOME);
-    for (int kind = 0; kind < 2; kind++) {
-        must(dsf_tokenizer_open(kind == 0 ? "bytes" : path_of_tiny(), &tok,
-                                &err),
+    for (int kind = 0; kind < 3; kind++) {
+        must(kind == 0 ? dsf_tokenizer_open("bytes", &tok, &err)
+                       : open_changed(tokenizers[kind - 1], &tok, &err),
              &err);
         check(tok, dsf_lanes_of_cores(), text, n, 1);
         dsf_tokenizer_free(tok);
@@ -165,7 +167,9 @@ static void what_cannot_be_split_is_named_with_its_text(void **state)
 {
     const struct dsf_lanes_size size = { 4, 2 };
     struct dsf_tokens all = { 0 };
-    const struct dsf_encoding to = { append, let_go, &all };
+    const struct dsf_encoding to = { .take = append,
+                                     .let_go = let_go,
+                                     .user = &all };
     struct dsf_tokenizer *tok = NULL;
     struct dsf_encoder *e;
     struct dsflow_err err;
