@@ -9,6 +9,8 @@
 #include "plugin/plugin.h"
 #include "segments/segment.h"
 #include "tasks/components.h"
+#include "train/identity.h"
+#include "train/kept.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -129,14 +131,21 @@ static void agree(void *user, const char *table, const char *key,
                          "%s: %s says %s", given, s->job->model.init, was);
 }
 
+static void free_settings(struct settings *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        free(l->v[i]);
+    free(l->v);
+}
+
 /* The numbers of the run, and its tokenizer where none is given. */
-static int take(struct dsf_session *s, const struct dsf_job *run,
+static int take(struct dsf_session *s, const char *tokenizer,
                 struct dsflow_err *err)
 {
     struct agreement a = { s, DSFLOW_OK, err };
     struct settings l = { NULL, 0, 0 };
     struct dsf_job *job = dsf_xcalloc(1, sizeof(*job));
-    char *quoted = dsf_toml_quote(run->data.tokenizer);
+    char *quoted = dsf_toml_quote(tokenizer);
     int status;
 
     add_sizes(&l, &s->origin_of);
@@ -151,9 +160,7 @@ static int take(struct dsf_session *s, const struct dsf_job *run,
     } else {
         free(job);
     }
-    for (size_t i = 0; i < l.n; i++)
-        free(l.v[i]);
-    free(l.v);
+    free_settings(&l);
     free(quoted);
     return status;
 }
@@ -186,11 +193,34 @@ static int check_segments(struct dsf_session *s, struct dsflow_err *err)
                         was);
 }
 
+/* Where the tokenizer of a run is; freed by the caller. */
+static char *tokenizer_of(const char *run, const struct dsf_job *job)
+{
+    const char *named = job->data.tokenizer, *init = job->model.init;
+    char *kept = dsf_xasprintf("%s/tokenizer", run);
+
+    if (dsf_job_has(job, "data", "tokenizer") &&
+        (strcmp(named, "bytes") == 0 || access(named, F_OK) == 0)) {
+        free(kept);
+        return dsf_xstrdup(named);
+    }
+    if (dsf_tokenizer_is_in(kept))
+        return kept;
+    free(kept);
+    /* One that was written by a version which kept none. */
+    return dsf_xstrdup(!dsf_job_has(job, "data", "tokenizer") &&
+                               strcmp(init, "random") != 0 &&
+                               dsf_tokenizer_is_in(init)
+                           ? init
+                           : named);
+}
+
 /* A run, or one checkpoint of it. */
 static int take_run(struct dsf_session *s, const char *run, char *folder,
                     struct dsflow_err *err)
 {
     struct dsf_job job;
+    char *tokenizer;
     int status;
 
     s->origin = folder;
@@ -206,7 +236,9 @@ static int take_run(struct dsf_session *s, const char *run, char *folder,
         status = read_job(s, run, &job, err);
     if (status < 0)
         return status;
-    status = take(s, &job, err);
+    tokenizer = tokenizer_of(run, &job);
+    status = take(s, tokenizer, err);
+    free(tokenizer);
     dsf_job_fini(&job);
     return status;
 }
@@ -243,6 +275,38 @@ static int find_checkpoint(struct dsf_session *s, struct dsflow_err *err)
     return status;
 }
 
+int dsf_origin_lost(const struct dsf_session *s, struct dsflow_err *err)
+{
+    return fail(s, err,
+                looks_like_hub(s->job->model.init)
+                    ? "no such folder; a name on the Hugging Face hub: "
+                      "download it first, and name the folder it is in"
+                    : "no such folder: expected \"random\", a Hugging Face "
+                      "folder, or the output folder of a run");
+}
+
+/* A run that has trained knows the sizes of its model. */
+static int find_lost(struct dsf_session *s, struct dsflow_err *err)
+{
+    char *folder = NULL, *tokenizer;
+    int status = dsf_kept_checkpoint(s, &folder, err);
+
+    if (status == DSFLOW_OK && folder != NULL)
+        status = dsf_ckpt_fields_read(folder, "of", &s->origin_of, err);
+    free(folder);
+    if (status < 0)
+        return status;
+    if (s->origin_of.n == 0)
+        return dsf_origin_lost(s, err);
+    s->lost = true;
+    dsf_info("model.init %s is not there any more: the sizes are those of %s",
+             s->job->model.init, s->job->main.output);
+    tokenizer = dsf_kept_tokenizer(s);
+    status = take(s, tokenizer != NULL ? tokenizer : "bytes", err);
+    free(tokenizer);
+    return status;
+}
+
 int dsf_origin_find(struct dsf_session *s, struct dsflow_err *err)
 {
     const char *init = s->job->model.init;
@@ -251,12 +315,7 @@ int dsf_origin_find(struct dsf_session *s, struct dsflow_err *err)
     if (strcmp(init, "random") == 0)
         return DSFLOW_OK;
     if (stat(init, &st) < 0)
-        return fail(s, err,
-                    looks_like_hub(init)
-                        ? "no such folder; a name on the Hugging Face hub: "
-                          "download it first, and name the folder it is in"
-                        : "no such folder: expected \"random\", a Hugging Face "
-                          "folder, or the output folder of a run");
+        return find_lost(s, err);
     if (!S_ISDIR(st.st_mode))
         return fail(s, err,
                     "not a folder: expected a Hugging Face folder, or the "
@@ -270,6 +329,26 @@ int dsf_origin_find(struct dsf_session *s, struct dsflow_err *err)
     return fail(s, err,
                 "has no config.json: expected a Hugging Face folder, or the "
                 "output folder of a run");
+}
+
+int dsf_origin_say(const struct dsf_session *s, struct dsf_job *job,
+                   struct dsflow_err *err)
+{
+    struct dsf_ckpt_fields fields = { .n = 0 };
+    struct settings l = { NULL, 0, 0 };
+    struct dsf_identity of;
+    int status;
+
+    dsf_identity_list(s, &of);
+    dsf_identity_fields(&of, &fields);
+    add(&l, dsf_xstrdup("model.init=random"));
+    add_sizes(&l, &fields);
+    status = dsf_job_with(s->job, DSF_GIVEN, (const char *const *)l.v,
+                          (unsigned)l.n, job, err);
+    free_settings(&l);
+    dsf_ckpt_fields_fini(&fields);
+    dsf_identity_fini(&of);
+    return status;
 }
 
 void dsf_origin_check_tokenizer(const struct dsf_session *s)

@@ -6,6 +6,7 @@
 #include "base/notice.h"
 #include "base/units.h"
 #include "model/hf.h"
+#include "train/origin.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -65,6 +66,8 @@ int dsf_params_open(const struct dsf_session *s, int64_t step,
         if (s->origin != NULL)
             status =
                 dsf_ckpt_open_part(s->origin, "params", &p->checkpoint, err);
+        else if (s->lost)
+            status = dsf_origin_lost(s, err);
         else if (strcmp(init, "random") != 0)
             status = dsf_hf_open(&s->model, init, &p->hf, err);
         else if (step != DSF_START)

@@ -6,6 +6,7 @@
 #include "plan/programs.h"
 #include "sim/gpu_attention.h"
 #include "trace/steps.h"
+#include "train/origin.h"
 #include "tune/fit.h"
 
 #include <math.h>
@@ -13,13 +14,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *job_text(const struct dsf_job *job)
+/* What the model began with need not be there when the trace is looked at. */
+static char *job_text(const struct dsf_session *s)
 {
+    const bool random = strcmp(s->job->model.init, "random") == 0;
+    struct dsf_job said;
     char *text;
     size_t bytes;
     FILE *out = dsf_xmemstream(&text, &bytes);
 
-    dsf_job_write(job, out);
+    if (!random && dsf_origin_say(s, &said, NULL) == DSFLOW_OK) {
+        dsf_job_write(&said, out);
+        dsf_job_fini(&said);
+    } else {
+        dsf_job_write(s->job, out);
+    }
     fclose(out);
     return text;
 }
@@ -81,7 +90,7 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
     memset(trace, 0, sizeof(*trace));
     trace->facts = (struct dsf_trace_facts){
         .name = dsf_xstrdup(s->job->main.name),
-        .job = job_text(s->job),
+        .job = job_text(s),
         .machine = dsf_xstrdup(m->main.name != NULL ? m->main.name : ""),
         /* Those of cores say nothing of a run on GPUs. */
         .rates = s->machine.gpus > 0 ? dsf_xstrdup("") : rates_text(m),

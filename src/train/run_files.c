@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/synced.h"
 #include "sim/plan_report.h"
+#include "train/kept.h"
 #include "train/machine_keys.h"
 #include "tune/fit.h"
 
@@ -205,5 +206,7 @@ int dsf_run_write_files(struct dsf_run *r, struct dsflow_err *err)
 {
     int status = write_file(r, "job.toml", write_job, err);
 
-    return status < 0 ? status : write_file(r, "plan.json", write_plan, err);
+    if (status == DSFLOW_OK)
+        status = write_file(r, "plan.json", write_plan, err);
+    return status == DSFLOW_OK ? dsf_kept_write_tokenizer(&r->s, err) : status;
 }

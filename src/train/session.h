@@ -47,6 +47,8 @@ struct dsf_session {
     char *origin; /* the checkpoint of another run that model.init names; NULL:
                      it names none … */
     struct dsf_ckpt_fields origin_of; /* … and what that is of */
+    bool lost;         /* what model.init names is not there any more: sizes
+                          are those that the run has kept (kept.h) */
     char *why;         /* what was chosen for sizes that are auto; or NULL */
     int64_t first;     /* number in the text of the first sequence of step 0:
                           not 0 where a run went on with another job */

@@ -3,9 +3,11 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "train/kept.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Whether the model starts from a folder that has a tokenizer. */
 static bool has_own(const struct dsf_job *job)
@@ -14,14 +16,32 @@ static bool has_own(const struct dsf_job *job)
            dsf_tokenizer_is_in(job->model.init);
 }
 
+/* The tokenizer that a run has kept, where the one of its job is not there any
+ * more. */
+static int take_kept(struct dsf_session *s, struct dsflow_err *err)
+{
+    const char *named = s->job->data.tokenizer;
+    char *kept = NULL;
+    int status = DSFLOW_OK;
+
+    if (strcmp(named, "bytes") != 0 && access(named, F_OK) < 0)
+        kept = dsf_kept_tokenizer(s);
+    if (kept != NULL) {
+        dsf_info("data.tokenizer %s is not there any more: it is %s", named,
+                 kept);
+        status = dsf_session_set_text(s, "data.tokenizer", kept, err);
+    }
+    free(kept);
+    return status;
+}
+
 int dsf_vocabulary_open(struct dsf_session *s, struct dsflow_err *err)
 {
     bool own = !dsf_job_has(s->job, "data", "tokenizer") && has_own(s->job);
-    int status = DSFLOW_OK;
+    int status =
+        own ? dsf_session_set_text(s, "data.tokenizer", s->job->model.init, err)
+            : take_kept(s, err);
 
-    if (own)
-        status =
-            dsf_session_set_text(s, "data.tokenizer", s->job->model.init, err);
     if (status == DSFLOW_OK)
         status = dsf_tokenizer_open(s->job->data.tokenizer, &s->tok, err);
     if (status < 0)
@@ -96,6 +116,8 @@ const char *dsf_vocabulary_source(const struct dsf_session *s)
     struct dsf_tokenizer *own = NULL;
     bool same;
 
+    if (s->lost) /* the run has kept it */
+        return s->job->data.tokenizer;
     if (!has_own(s->job) || dsf_tokenizer_open(init, &own, NULL) < 0)
         return NULL;
     same = dsf_tokenizer_same(own, s->tok);
@@ -107,7 +129,7 @@ void dsf_vocabulary_say(const struct dsf_session *s)
 {
     const struct dsf_job *job = s->job;
 
-    if (strcmp(job->model.init, "random") == 0 ||
+    if (strcmp(job->model.init, "random") == 0 || s->lost ||
         dsf_job_has(job, "data", "tokenizer"))
         return;
     dsf_info("the tokenizer is %s, %d tokens: model.init %s, and "

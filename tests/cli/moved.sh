@@ -1,0 +1,86 @@
+# moved.sh - a run that is moved, alone, is all that it takes to go on: what its
+# model began with, and its tokenizer, need not be there.
+. "${srcdir:-.}/tests/cli/lib.sh"
+tiny=$(cd "$OLDPWD" && cd "${srcdir:-.}" && pwd)/tests/unit/text/tiny_tokenizer.json
+sed 's/^steps.*/steps = 2/; s/^warmup.*/warmup = 0/' job.toml > one && mv one job.toml
+sed '/^layers/d; /^heads/d; /^width/d; s/^\[model\]/&\ninit = "hf"/' job.toml > init.toml
+cp "$tiny" tok.json
+
+# ok COMMAND...: it succeeds.
+ok() {
+    timeout 60 "$dsflow" "$@" > out 2> err || fault "dsflow $*: status $?: $(cat err)"
+}
+
+# says PATTERN: the last command said it on standard error.
+says() {
+    grep -q -e "$1" err || fault "no '$1' in: $(cat err)"
+}
+
+# look FOLDER: what can be asked of run `mine` here, kept in that folder.
+look() {
+    mkdir "$1"
+    ok generate mine --prompt "Line 7" --tokens 12 --seed 3
+    mv out "$1/text"
+    ok checkpoint export mine hf-of-mine
+    mv hf-of-mine "$1"
+    ok eval mine
+    mv out "$1/loss"
+}
+
+for family in gpt2 llama; do
+    rm -rf base hf mine far there
+    run base --set model.family=$family --set data.tokenizer=tok.json
+    ok checkpoint export base hf
+    echo '{"temperature": 0.6}' > hf/generation_config.json
+    ok run init.toml --set job.output=mine --set model.family=$family --trace=1:2
+    look there
+    mkdir far
+    cp -r mine text.txt far
+    mv hf hf-elsewhere
+
+    cd far || exit 99
+    look here
+    says "model.init hf is not there any more: the sizes are those of mine"
+    diff -r ../there here || fault "$family: other text, loss or export"
+    ok trace mine
+    grep -q "changes\? that were tried\|each simulated" out ||
+        fault "$family: no advice: $(cat out)"
+    ok plan mine --set mesh.data=2
+
+    # With it, too, the run would have gone on to the same bits.
+    ok run mine --resume --set job.steps=4
+    cd ..
+    mv hf-elsewhere hf
+    ok run mine --resume --set job.steps=4
+    same mine far/mine
+    grep -q '^init = "hf"' far/mine/job.toml || fault "$family: $(cat far/mine/job.toml)"
+done
+
+# Weights that only the other folder has are not made up.
+cd far || exit 99
+"$dsflow" generate mine --step 0 > out 2> err
+[ $? -eq 2 ] && says "mine/job.toml:[0-9]*: model: init: hf: no such folder"
+"$dsflow" run ../init.toml > out 2> err
+[ $? -eq 2 ] && says "init.toml:[0-9]*: model: init: hf: no such folder"
+
+# Of a tokenizer that was named, the same; and a run that begins with one that was
+# moved has its tokenizer.
+cp -r ../base .
+ok generate base --tokens 3
+says "data.tokenizer tok.json is not there any more: it is base/tokenizer"
+for from in base mine; do
+    sed "s/\"hf\"/\"$from\"/" ../init.toml > next.toml
+    ok run next.toml --set job.output=next-$from
+    says "the tokenizer is $from/tokenizer, 274 tokens"
+    grep -q warning err && fault "$(cat err)"
+    ok generate next-$from --tokens 3
+done
+cd ..
+
+# Bytes are no files, and a job that is no run's is refused as before.
+run bytes
+[ -e bytes/tokenizer ] && fault "bytes have a tokenizer: $(ls bytes/tokenizer)"
+rm tok.json
+"$dsflow" generate job.toml --set job.output=base --set data.tokenizer=tok.json > out 2> err
+[ $? -eq 2 ] && says "data: tokenizer: tok.json: No such file or directory"
+finish
