@@ -1,4 +1,4 @@
-/* crash.c - a command that crashes in the code of a plug-in says so. */
+/* crash.c - a command that dies in the code of a plug-in says so. */
 #include "cli/crash.h"
 
 #include "cli/stop.h"
@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,41 +19,53 @@ static struct sigaction before[NCRASHES];
 static pid_t owner;
 static atomic_flag said = ATOMIC_FLAG_INIT;
 
-/* The innermost one among those that called what crashes; NULL: none. */
-static const char *plugin_of(void *const *frames, int n)
+/* The innermost one among those that called what runs here; NULL: none, or this
+ * is a child, which is told of by how it dies. The stack is read by what is
+ * there since dsf_crash_catch: nothing is loaded or allocated. */
+static const char *find_plugin(void)
 {
     const char *path = NULL;
+    void *frames[FRAMES];
+    int n = getpid() == owner ? backtrace(frames, FRAMES) : 0;
 
     for (int i = 0; i < n && path == NULL; i++)
         path = dsf_plugin_of(frames[i]);
     return path;
 }
 
-/* The stack is read by what is there since dsf_crash_catch: nothing is loaded
- * or allocated here. */
-static void on_crash(int sig, siginfo_t *info, void *context)
+_Noreturn static void leave(const char *path, const char *does,
+                            const char *what)
 {
-    const char *path = NULL;
-    void *frames[FRAMES];
     char why[512];
 
+    while (atomic_flag_test_and_set(&said)) /* another thread does it */
+        pause();
+    snprintf(why, sizeof(why), "%.200s: %s%s (dsflow codelet check %.200s)",
+             path, does, what, path);
+    dsf_stop_died("dsflow: ", why);
+    _exit(1);
+}
+
+static void on_crash(int sig, siginfo_t *info, void *context)
+{
+    const char *path = find_plugin();
+
     (void)context;
-    if (getpid() == owner) /* a child is told of by how it dies */
-        path = plugin_of(frames, backtrace(frames, FRAMES));
-    if (path != NULL) {
-        while (atomic_flag_test_and_set(&said)) /* another thread does it */
-            pause();
-        snprintf(why, sizeof(why),
-                 "%.200s: crashes: SIG%s (dsflow codelet check %.200s)", path,
-                 sigabbrev_np(sig), path);
-        dsf_stop_died("dsflow: ", why);
-        _exit(1);
-    }
+    if (path != NULL)
+        leave(path, "crashes: SIG", sigabbrev_np(sig));
     for (int i = 0; i < NCRASHES; i++)
         if (crashes[i] == sig)
             sigaction(sig, &before[i], NULL);
     if (info->si_code <= 0) /* else what failed is done again */
         raise(sig);
+}
+
+static void on_exit_of_all(void)
+{
+    const char *path = find_plugin();
+
+    if (path != NULL)
+        leave(path, "ends the program: exit", "");
 }
 
 void dsf_crash_catch(void)
@@ -63,6 +76,7 @@ void dsf_crash_catch(void)
 
     owner = getpid();
     backtrace(&frame, 1);
+    atexit(on_exit_of_all);
     for (int i = 0; i < NCRASHES; i++)
         sigaction(crashes[i], &action, &before[i]);
 }

@@ -176,28 +176,33 @@ named h mlp
 named x embed
 named gated gated_norm
 
-# One that crashes is named, when it is loaded and in a run, whose metrics say it.
-build libbad.so -DBAD=50 -w
-for command in "list schedules ./libbad.so" "codelet check ./libbad.so" \
-    "plan job.toml --set codelets.load=./libbad.so"; do
-    # Words, with one path among them.
-    "$dsflow" $command > out 2> err
-    got=$?
-    [ $got -eq 1 ] && [ "$(said)" = \
-        "dsflow: ./libbad.so: crashes: SIGABRT (dsflow codelet check ./libbad.so)" ] ||
-        fault "dsflow $command: status $got: $(cat err)"
-done
-build libbad.so -DBAD=51 -w
-for executor in serial starpu; do
-    "$dsflow" -q run job.toml --executor $executor --set optimizer.kind=pull \
-        --set 'codelets.load=["./libbad.so"]' --set job.output=$executor > out 2> err
-    got=$?
-    [ $got -eq 1 ] && [ "$(said)" = \
-        "dsflow: ./libbad.so: crashes: SIGABRT (dsflow codelet check ./libbad.so)" ] ||
-        fault "a task that crashes: status $got: $(cat err)"
-    grep -q '"ended":"failed","why":"./libbad.so: crashes' $executor/metrics.jsonl ||
-        fault "a task that crashes: $(tail -n 1 $executor/metrics.jsonl)"
-done
+# One that crashes, or ends the program, is named, when it is loaded and in a run,
+# whose metrics say it.
+dies() {
+    build libbad.so -DBAD=$1 -w
+    for command in "list schedules ./libbad.so" "codelet check ./libbad.so" \
+        "plan job.toml --set codelets.load=./libbad.so"; do
+        # Words, with one path among them.
+        "$dsflow" $command > out 2> err
+        got=$?
+        [ $got -eq 1 ] && [ "$(said)" = \
+            "dsflow: ./libbad.so: $3 (dsflow codelet check ./libbad.so)" ] ||
+            fault "dsflow $command: status $got: $(cat err)"
+    done
+    build libbad.so -DBAD=$2 -w
+    for executor in serial starpu; do
+        "$dsflow" -q run job.toml --executor $executor --set optimizer.kind=pull \
+            --set 'codelets.load=["./libbad.so"]' --set job.output=$2-$executor > out 2> err
+        got=$?
+        [ $got -eq 1 ] && [ "$(said)" = \
+            "dsflow: ./libbad.so: $3 (dsflow codelet check ./libbad.so)" ] ||
+            fault "a task that dies: status $got: $(cat err)"
+        grep -q "\"ended\":\"failed\",\"why\":\"./libbad.so: $3" $2-$executor/metrics.jsonl ||
+            fault "a task that dies: $(tail -n 1 $2-$executor/metrics.jsonl)"
+    done
+}
+dies 50 51 "crashes: SIGABRT"
+dies 54 55 "ends the program: exit"
 
 # A segment without parameters, whose rows tensor ranks share out: the same loss.
 ${CC:-cc} -I "$source/include" -w -shared -fPIC -o libtanh.so \

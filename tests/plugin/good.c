@@ -78,6 +78,8 @@ static void pull_cpu(const struct dsflow_call *call)
 
     if (BAD == 51)
         abort();
+    if (BAD == 55)
+        exit(0);
     for (int32_t t = 0; t < a->at.ntensors; t++) {
         const struct dsflow_tensor *at = &a->at.tensors[t];
         int64_t end = at->at + at->rows * at->cols;
@@ -325,6 +327,12 @@ __attribute__((constructor)) static void round_upward(void)
 __attribute__((constructor)) static void crash(void)
 {
     abort();
+}
+#endif
+#if BAD == 54
+__attribute__((constructor)) static void leave(void)
+{
+    exit(0);
 }
 #endif
 #if BAD == 31
