@@ -3,6 +3,7 @@
 #include "text/bpe.h"
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "text/bpe_vocab.h"
 
 #include <stdlib.h>
@@ -11,6 +12,40 @@
 
 /* Words of up to SHORT bytes: look at every pair for each merge. */
 #define SHORT 48u
+
+/* The token of one character, or -1. */
+static int32_t token_of(const struct dsf_bpe *bpe, const char *text, size_t n)
+{
+    bool space = n == 3 && memcmp(text, DSF_SPACE, 3) == 0;
+
+    return n == 0 ? -1
+                  : dsf_strings_find(&bpe->bytes, space ? " " : text,
+                                     space ? 1 : n);
+}
+
+/* What merging begins with, of a word of `n` bytes: as many at most. */
+static size_t symbols_of(const struct dsf_bpe *bpe, const char *word, size_t n,
+                         uint32_t *to)
+{
+    size_t k = 0;
+
+    if (!bpe->characters) {
+        for (size_t i = 0; i < n; i++)
+            to[i] = (uint32_t)bpe->byte[(unsigned char)word[i]];
+        return n;
+    }
+    for (size_t i = 0, end; i < n; i = end) {
+        size_t len = dsf_utf8_char(word + i, n - i);
+        int32_t id = token_of(bpe, word + i, len);
+
+        end = i + (len > 0 ? len : 1);
+        if (id >= 0)
+            to[k++] = (uint32_t)id;
+        for (size_t j = i; id < 0 && j < end; j++)
+            to[k++] = (uint32_t)bpe->byte[(unsigned char)word[j]];
+    }
+    return k;
+}
 
 static uint32_t rank_of(const struct dsf_bpe *bpe, uint32_t left,
                         uint32_t right, uint32_t *id)
@@ -125,13 +160,15 @@ static void offer(const struct dsf_bpe *bpe, struct heap *heap,
 static void merge_long(const struct dsf_bpe *bpe, const char *word, size_t n,
                        struct dsf_tokens *out)
 {
+    uint32_t *symbols = dsf_xcalloc(n, sizeof(*symbols));
     struct symbol *s = dsf_xcalloc(n, sizeof(*s));
     struct heap heap = { 0 };
 
+    n = symbols_of(bpe, word, n, symbols);
     for (size_t i = 0; i < n; i++)
-        s[i] = (struct symbol){ (uint32_t)bpe->byte[(unsigned char)word[i]],
-                                i > 0 ? i - 1 : SIZE_MAX,
+        s[i] = (struct symbol){ symbols[i], i > 0 ? i - 1 : SIZE_MAX,
                                 i + 1 < n ? i + 1 : SIZE_MAX };
+    free(symbols);
     for (size_t i = 0; i < n; i++)
         offer(bpe, &heap, s, i);
     while (heap.n > 0) {
@@ -193,8 +230,7 @@ static void encode_short(const struct dsf_bpe *bpe, const char *text,
 {
     uint32_t symbols[SHORT];
 
-    for (unsigned i = 0; i < n; i++)
-        symbols[i] = (uint32_t)bpe->byte[(unsigned char)text[i]];
+    n = (unsigned)symbols_of(bpe, text, n, symbols);
     n = merge_short(bpe, symbols, n);
     dsf_grow(&out->v, &out->cap, out->n + n, sizeof(*out->v));
     for (unsigned i = 0; i < n; i++)

@@ -158,6 +158,53 @@ static bool bytes_of(const struct dsf_bpe *bpe, const char *name, size_t n,
     return true;
 }
 
+void dsf_bpe_of_characters(struct dsf_bpe *bpe)
+{
+    bpe->characters = true;
+    for (unsigned i = 0; i < 256; i++)
+        bpe->byte[i] = -1;
+}
+
+/* "<0x0A>": the byte, or -1. */
+static int byte_named(const char *name, size_t n)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    const char *high, *low;
+
+    if (n != 6 || memcmp(name, "<0x", 3) != 0 || name[5] != '>')
+        return -1;
+    high = memchr(digits, name[3], 16);
+    low = memchr(digits, name[4], 16);
+    return high != NULL && low != NULL
+               ? (int)((high - digits) * 16 + (low - digits))
+               : -1;
+}
+
+/* What a name stands for, in which a space is U+2581. */
+static void add_piece(struct dsf_bpe *bpe, const char *name, size_t n,
+                      uint32_t id)
+{
+    int byte = byte_named(name, n);
+    char *text = dsf_xcalloc(n, 1);
+    size_t len = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        bool space = n - i >= 3 && memcmp(name + i, DSF_SPACE, 3) == 0;
+
+        text[len++] = space ? ' ' : name[i];
+        i += space ? 2 : 0;
+    }
+    if (byte >= 0) {
+        text[0] = (char)byte;
+        len = 1;
+        bpe->byte[byte] = (int32_t)id;
+    }
+    /* No text has a space that is one in a name, too. */
+    add_string(&bpe->bytes, text, len, id,
+               byte < 0 && memchr(name, ' ', n) == NULL);
+    free(text);
+}
+
 int dsf_bpe_token(struct dsf_bpe *bpe, const char *name, size_t n, int64_t id,
                   struct dsflow_err *err)
 {
@@ -176,6 +223,10 @@ int dsf_bpe_token(struct dsf_bpe *bpe, const char *name, size_t n, int64_t id,
         return dsflow_fail(err, DSFLOW_EINVAL, "token \"%.*s\" is there twice",
                            (int)n, name);
     add_string(&bpe->names, name, n, (uint32_t)id, true);
+    if (bpe->characters) {
+        add_piece(bpe, name, n, (uint32_t)id);
+        return DSFLOW_OK;
+    }
     bytes = dsf_xcalloc(n, 1);
     /* What the alphabet does not spell, no word gives; it stands for its own
      * name when it is decoded. */
@@ -214,6 +265,27 @@ static int lacks(struct dsflow_err *err, const char *name, size_t n,
                        (int)n, name);
 }
 
+/* What a text may not be cut at, as a merge makes this token. */
+static void note_merged(struct dsf_bpe *bpe, int32_t id)
+{
+    size_t n;
+    const char *text = string_at(&bpe->bytes, id, &n);
+
+    for (size_t i = 1; i < n; i++)
+        bpe->spaces_behind |= text[i] == ' ' && text[i - 1] != ' ';
+    bpe->lines |= memchr(text, '\n', n) != NULL;
+}
+
+bool dsf_bpe_keeps_words(const struct dsf_bpe *bpe)
+{
+    return !bpe->spaces_behind;
+}
+
+bool dsf_bpe_keeps_lines(const struct dsf_bpe *bpe)
+{
+    return !bpe->lines;
+}
+
 int dsf_bpe_merge(struct dsf_bpe *bpe, const char *left, size_t nleft,
                   const char *right, size_t nright, struct dsflow_err *err)
 {
@@ -235,6 +307,8 @@ int dsf_bpe_merge(struct dsf_bpe *bpe, const char *left, size_t nleft,
     free(name);
     if (both < 0)
         return DSFLOW_EINVAL;
+    if (bpe->characters)
+        note_merged(bpe, both);
     grow_merges(bpe);
     merge = dsf_bpe_find_merge(bpe, (uint32_t)a, (uint32_t)b);
     bpe->nmerges += merge->pair == UINT64_MAX;
@@ -252,7 +326,8 @@ int dsf_bpe_finish(struct dsf_bpe *bpe, bool ignore_merges,
     for (unsigned i = 0; i < 256; i++) {
         char byte = (char)i;
 
-        bpe->byte[i] = dsf_strings_find(&bpe->bytes, &byte, 1);
+        if (!bpe->characters)
+            bpe->byte[i] = dsf_strings_find(&bpe->bytes, &byte, 1);
         if (bpe->byte[i] < 0)
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "the vocabulary has no token for byte 0x%02x; "
@@ -277,7 +352,7 @@ bool dsf_bpe_is_bytes(const struct dsf_bpe *bpe)
     for (int i = 0; i < 256; i++)
         if (bpe->byte[i] != i)
             return false;
-    return bpe->names.used == 256 && bpe->nmerges == 0;
+    return bpe->names.used == 256 && bpe->nmerges == 0 && !bpe->characters;
 }
 
 int32_t dsf_bpe_find(const struct dsf_bpe *bpe, const char *name, size_t n)

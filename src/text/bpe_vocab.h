@@ -37,6 +37,10 @@ struct dsf_bpe {
     int32_t byte[256];              /* token of each byte */
     int16_t alphabet[DSF_ALPHABET]; /* byte of each character, or -1 */
     bool ignore_merges;
+    /* Of characters: what merges make. */
+    bool characters;
+    bool spaces_behind; /* a space behind something else */
+    bool lines;         /* of more than one line */
 };
 
 /* The merge of a pair, or the free place where it would be. */

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 #include "text/added.h"
+#include "text/bpe.h"
 #include "text/normal.h"
 #include "text/tokenizer.h"
 
@@ -24,6 +25,7 @@ struct dsf_encoder {
     struct dsf_encoding own; /* of the lanes */
     struct dsf_lanes *lanes;
     bool special;             /* look for added tokens */
+    const char *text;         /* the beginning of what is encoded */
     struct dsf_normal normal; /* what is being encoded */
 };
 
@@ -41,6 +43,23 @@ static size_t valid(struct dsf_encoder *e, const char *text, size_t n)
     return at;
 }
 
+/* Does a text between added tokens get a space in front? */
+static bool leads(const struct dsf_encoder *e, const char *text, size_t n)
+{
+    const size_t space = sizeof(DSF_SPACE) - 1;
+    bool has =
+        text[0] == ' ' || (n >= space && memcmp(text, DSF_SPACE, space) == 0);
+
+    switch (e->tok->lead) {
+    case DSF_LEAD_FIRST:
+        return text == e->text && !has;
+    case DSF_LEAD_EACH:
+        return !has;
+    default:
+        return e->tok->lead == DSF_LEAD_ALL;
+    }
+}
+
 /* What is no UTF-8 is a word of its own: no expression has a say in it, and no
  * byte is lost. */
 static int encode_plain(struct dsf_encoder *e, const char *text, size_t n)
@@ -48,6 +67,8 @@ static int encode_plain(struct dsf_encoder *e, const char *text, size_t n)
     int status = DSFLOW_OK;
     size_t at = 0, len;
 
+    if (n > 0 && leads(e, text, n))
+        dsf_lanes_lead(e->lanes);
     while (at < n && status == DSFLOW_OK) {
         len = valid(e, text + at, n - at);
         status = dsf_lanes_text(e->lanes, text + at, len);
@@ -174,6 +195,7 @@ int dsf_encoder_text(struct dsf_encoder *e, const char *name, const char *text,
     if (e->tok->bpe == NULL)
         return encode_bytes(e, text, bytes);
     e->special = special;
+    e->text = text;
     dsf_lanes_name(e->lanes, name);
     return special ? encode_added(e, 0, text, bytes)
                    : encode_between(e, text, bytes);

@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* For less text, a cache of words costs more than it saves. */
 #define ENOUGH 2048u
@@ -23,6 +24,7 @@ struct item {
     enum { TEXT, WORD, TOKEN } kind;
     const char *name;           /* of its text, or NULL */
     int32_t id;                 /* TOKEN */
+    bool leads;                 /* a space is in front of its first word */
     struct dsf_split_part part; /* of TEXT; of WORD text and n */
 };
 
@@ -32,6 +34,9 @@ struct lane {
     struct dsf_bpe_cache *cache;   /* or NULL */
     struct item *items;
     size_t n, cap, bytes;
+    bool leads; /* the next word */
+    char *led;  /* it, with its space */
+    size_t led_cap;
     struct dsf_tokens out;
     int status;
     struct dsflow_err err;
@@ -44,6 +49,7 @@ struct dsf_lanes {
     const char *name; /* of the texts that come now */
     struct lane *lanes;
     int at;      /* the lane that is being filled */
+    bool leads;  /* what comes next */
     size_t read; /* bytes, since they were let go */
     struct dsf_normal *kept; /* texts that are to go */
     size_t nkept, kept_cap;
@@ -91,6 +97,7 @@ void dsf_lanes_free(struct dsf_lanes *l)
         dsf_bpe_cache_free(l->lanes[i].cache);
         dsf_tokens_fini(&l->lanes[i].out);
         free(l->lanes[i].items);
+        free(l->lanes[i].led);
     }
     free_kept(l);
     free(l->kept);
@@ -98,11 +105,23 @@ void dsf_lanes_free(struct dsf_lanes *l)
     free(l);
 }
 
+static const char *put_space(struct lane *lane, const char *word, size_t *n)
+{
+    dsf_grow(&lane->led, &lane->led_cap, *n + 1, 1);
+    lane->led[0] = ' ';
+    memcpy(lane->led + 1, word, *n);
+    (*n)++;
+    lane->leads = false;
+    return lane->led;
+}
+
 static void put_word(void *user, const char *word, size_t n)
 {
     struct lane *lane = user;
     struct dsf_tokens *out = &lane->out;
 
+    if (lane->leads)
+        word = put_space(lane, word, &n);
     if (lane->tok->bpe != NULL) {
         dsf_bpe_encode(lane->tok->bpe, lane->cache, word, n, out);
         return;
@@ -129,6 +148,7 @@ static void run(struct lane *lane)
     for (size_t i = 0; i < lane->n && lane->status == DSFLOW_OK; i++) {
         struct item *it = &lane->items[i];
 
+        lane->leads = it->leads;
         if (it->kind == TOKEN)
             put_token(lane, it->id);
         else if (it->kind == WORD)
@@ -205,6 +225,8 @@ static int put(struct dsf_lanes *l, struct item item, size_t bytes, size_t *end)
     struct lane *lane = &l->lanes[l->at];
 
     item.name = l->name;
+    item.leads = l->leads;
+    l->leads = false;
     dsf_grow(&lane->items, &lane->cap, lane->n + 1, sizeof(*lane->items));
     lane->items[lane->n++] = item;
     lane->bytes += bytes;
@@ -253,6 +275,11 @@ int dsf_lanes_token(struct dsf_lanes *l, int32_t id)
     size_t end;
 
     return put(l, (struct item){ .kind = TOKEN, .id = id }, 1, &end);
+}
+
+void dsf_lanes_lead(struct dsf_lanes *l)
+{
+    l->leads = true;
 }
 
 void dsf_lanes_keep(struct dsf_lanes *l, struct dsf_normal text)

@@ -41,6 +41,8 @@ void dsf_lanes_name(struct dsf_lanes *lanes, const char *name);
 int dsf_lanes_text(struct dsf_lanes *lanes, const char *text, size_t n);
 int dsf_lanes_word(struct dsf_lanes *lanes, const char *word, size_t n);
 int dsf_lanes_token(struct dsf_lanes *lanes, int32_t id);
+/* The first word of what comes next gets a space in front. */
+void dsf_lanes_lead(struct dsf_lanes *lanes);
 /* So many bytes were read besides. */
 void dsf_lanes_has_read(struct dsf_lanes *lanes, size_t n);
 /* The text goes when all that came before is out. */

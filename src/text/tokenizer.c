@@ -185,7 +185,8 @@ int32_t dsf_tokenizer_vocab(const struct dsf_tokenizer *tok)
  * piece between added tokens, which is not empty, may get a space in front. */
 int64_t dsf_tokenizer_most(const struct dsf_tokenizer *tok, int64_t bytes)
 {
-    return bytes * ((tok->nfc ? 3 : 1) + (tok->prefix ? 1 : 0));
+    return bytes * ((tok->nfc ? 3 : 1) +
+                    (tok->prefix || tok->lead != DSF_LEAD_NONE ? 1 : 0));
 }
 
 int32_t dsf_tokenizer_eot(const struct dsf_tokenizer *tok)

@@ -15,6 +15,14 @@ struct dsf_added {
     bool late; /* looked for after the others ("normalized") */
 };
 
+/* Which texts between added tokens get a space in front. */
+enum dsf_lead {
+    DSF_LEAD_NONE,
+    DSF_LEAD_FIRST, /* what a text begins with, if not by a space */
+    DSF_LEAD_EACH,  /* all that begin with none */
+    DSF_LEAD_ALL,
+};
+
 struct dsf_bpe;
 struct dsf_split;
 
@@ -22,7 +30,8 @@ struct dsf_tokenizer {
     struct dsf_bpe *bpe;     /* NULL: bytes */
     struct dsf_split *split; /* how text is cut before bpe */
     bool nfc;                /* in normal form C, before that */
-    bool prefix;             /* a space is put before what has none */
+    bool prefix;             /* a space is put before what has none, ... */
+    enum dsf_lead lead;      /* ... and that of the first word is */
     struct dsf_added *added; /* sorted: the late ones last */
     unsigned nadded;
     size_t added_cap;

@@ -1,6 +1,6 @@
-/* tokenizer_json.c - Hugging Face's tokenizer.json, of the byte-level BPE
- * kind: model, added_tokens, normalizer, pre_tokenizer. */
-#include "text/tokenizer.h"
+/* tokenizer_json.c - Hugging Face's tokenizer.json of byte pair encoding, over
+ * bytes or characters: model, added_tokens, normalizer, pre_tokenizer. */
+#include "text/tokenizer_source.h"
 
 #include "base/file.h"
 #include "text/bpe.h"
@@ -9,49 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* What is being read, for messages. */
-struct source {
-    struct dsf_tokenizer *tok;
-    const char *path;
-    struct dsflow_err *err;
-};
-
-#define REFUSE(s, ...)                                                         \
-    (dsflow_fail((s)->err, DSFLOW_EINVAL, __VA_ARGS__), in_file(s))
-
-static int in_file(const struct source *s)
-{
-    return dsflow_fail_in(s->err, DSFLOW_EINVAL, s->path);
-}
-
-/* The member `key` where it says something: not absent, not null. */
-static json_t *get(const json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-
-    return json_is_null(value) ? NULL : value;
-}
-
-static const char *kind_of(const json_t *object)
-{
-    const char *kind = json_string_value(json_object_get(object, "type"));
-
-    return kind != NULL ? kind : "without a type";
-}
-
-/* A flag that may be absent. */
-static int read_flag(const struct source *s, const json_t *object,
-                     const char *where, const char *key, bool missing,
-                     bool *flag)
-{
-    json_t *value = get(object, key);
-
-    *flag = value != NULL ? json_is_true(value) : missing;
-    if (value != NULL && !json_is_boolean(value))
-        return REFUSE(s, "%s: %s: expected true or false", where, key);
-    return DSFLOW_OK;
-}
 
 static int read_vocab(const struct source *s, const json_t *vocab)
 {
@@ -100,12 +57,10 @@ static int read_merge(const struct source *s, size_t i, const json_t *merge)
     return DSFLOW_OK;
 }
 
-static int check_model(const struct source *s, const json_t *model)
+static int check_model(struct source *s, const json_t *model)
 {
     static const char *const affixes[] = { "continuing_subword_prefix",
                                            "end_of_word_suffix" };
-    bool fallback;
-    int status;
 
     if (!json_is_object(model))
         return REFUSE(s, "model: expected an object");
@@ -123,22 +78,21 @@ static int check_model(const struct source *s, const json_t *model)
     if (get(model, "dropout") != NULL &&
         json_number_value(get(model, "dropout")) != 0.0)
         return REFUSE(s, "model: dropout is not supported; expected null");
-    status = read_flag(s, model, "model", "byte_fallback", false, &fallback);
-    if (status == DSFLOW_OK && fallback)
-        return REFUSE(s, "model: byte_fallback is not supported; expected a "
-                         "byte-level vocabulary");
-    return status;
+    return read_flag(s, model, "model", "byte_fallback", false, &s->pieces);
 }
 
 static int read_model(const struct source *s, const json_t *model)
 {
-    int status = check_model(s, model);
     const json_t *merges = get(model, "merges");
-    bool ignore_merges = false;
+    bool ignore_merges;
+    int status =
+        read_flag(s, model, "model", "ignore_merges", false, &ignore_merges);
 
-    if (status == DSFLOW_OK)
-        status = read_flag(s, model, "model", "ignore_merges", false,
-                           &ignore_merges);
+    if (s->pieces)
+        dsf_bpe_of_characters(s->tok->bpe);
+    if (status == DSFLOW_OK && s->pieces && ignore_merges)
+        status = REFUSE(s, "model: ignore_merges is not supported with "
+                           "byte_fallback");
     if (status == DSFLOW_OK)
         status = read_vocab(s, get(model, "vocab"));
     if (status < 0)
@@ -313,6 +267,12 @@ static int read_added(const struct source *s, const json_t *one)
                           "stands for other bytes",
                           text);
     }
+    if (normalized && s->pieces &&
+        (s->tok->lead == DSF_LEAD_ALL || strpbrk(text, " \xe2") != NULL))
+        return REFUSE(s,
+                      "added_tokens: \"%s\": normalized is not supported with "
+                      "byte_fallback and Prepend, or a text with a space",
+                      text);
     if (normalized && s->tok->nfc && !is_normal(text, n))
         return REFUSE(s,
                       "added_tokens: \"%s\": normalized is not supported for "
@@ -441,6 +401,15 @@ static int check_decoder(const struct source *s, const json_t *decoder)
                   kind_of(decoder));
 }
 
+static int read_around(const struct source *s, const json_t *all)
+{
+    int status = read_normalizer(s, get(all, "normalizer"));
+
+    if (status == DSFLOW_OK)
+        status = read_pre_tokenizer(s, get(all, "pre_tokenizer"));
+    return status == DSFLOW_OK ? check_decoder(s, get(all, "decoder")) : status;
+}
+
 static int32_t find_eot(const struct dsf_tokenizer *tok)
 {
     static const char *const names[] = {
@@ -461,7 +430,8 @@ static int32_t find_eot(const struct dsf_tokenizer *tok)
 int dsf_tokenizer_parse_json(struct dsf_tokenizer *tok, const char *text,
                              size_t n, const char *path, struct dsflow_err *err)
 {
-    struct source s = { tok, path, err };
+    struct source s = { tok, path, err, false };
+    struct dsf_pieces pieces = { false, false };
     json_t *all;
     int status = dsf_json_parse(text, n, path, &all, err);
 
@@ -474,15 +444,14 @@ int dsf_tokenizer_parse_json(struct dsf_tokenizer *tok, const char *text,
     status = json_is_object(all) ? check_model(&s, get(all, "model"))
                                  : REFUSE(&s, "expected an object");
     if (status == DSFLOW_OK)
-        status = read_normalizer(&s, get(all, "normalizer"));
-    if (status == DSFLOW_OK)
-        status = read_pre_tokenizer(&s, get(all, "pre_tokenizer"));
+        status =
+            s.pieces ? dsf_pieces_read(&s, all, &pieces) : read_around(&s, all);
     if (status == DSFLOW_OK)
         status = check_post_processor(&s, get(all, "post_processor"));
     if (status == DSFLOW_OK)
-        status = check_decoder(&s, get(all, "decoder"));
-    if (status == DSFLOW_OK)
         status = read_model(&s, get(all, "model"));
+    if (status == DSFLOW_OK && s.pieces)
+        status = dsf_pieces_cut(&s, &pieces);
     if (status == DSFLOW_OK)
         status = read_all_added(&s, get(all, "added_tokens"));
     json_decref(all);

@@ -134,9 +134,6 @@ static void what_is_not_supported_is_named(void **state)
     } cases[] = {
         { "{\"model\": {\"type\": \"Unigram\"}}",
           "t.json: model: type Unigram is not supported; expected BPE" },
-        { "{\"model\": {\"byte_fallback\": true}}",
-          "t.json: model: byte_fallback is not supported; expected a "
-          "byte-level vocabulary" },
         { "{\"model\": {\"dropout\": 0.1}}",
           "t.json: model: dropout is not supported; expected null" },
         { "{\"model\": {\"end_of_word_suffix\": \"</w>\"}}",
