@@ -18,7 +18,7 @@ struct rule {
 static const struct rule rules[] = {
     { "adam", "adamw", 1e-3, 0.999, 1e-8, false },
     { "adamw", "adamw", 1e-3, 0.999, 1e-8, false },
-    { "lion", "lion", 1e-3, 0.99, 0, false },
+    { "lion", "lion", 1e-3, 0.999, 0, false },
     { "sgd", "sgd", 1e-3, 0, 0, true },
     { "adagrad", "adagrad", 1e-2, 0, 1e-10, false },
     { "lamb", "lamb", 1e-3, 0.999, 1e-8, false },

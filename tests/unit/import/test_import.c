@@ -391,7 +391,7 @@ static void the_defaults_are_those_of_deepspeed(void **state)
     dsf_job_fini(&job);
     make_job("{" BATCH "\"optimizer\": {\"type\": \"Lion\"}}", RANKS(1), &job);
     assert_string_equal(job.optimizer.kind, "lion");
-    assert_true(job.optimizer.betas[1] == 0.99);
+    assert_true(job.optimizer.lr == 1e-3 && job.optimizer.betas[1] == 0.999);
     dsf_job_fini(&job);
     make_job("{" BATCH "\"optimizer\": {\"type\": \"SGD\", \"params\": "
              "{\"momentum\": 0.9, \"nesterov\": true}}}",
