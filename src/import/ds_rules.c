@@ -103,6 +103,14 @@ static void take_data(struct dsf_ds *x)
 
 /* --- batch and mesh ------------------------------------------------------- */
 
+/* a x b, or the most there is: a configuration may have any numbers. */
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t n;
+
+    return __builtin_mul_overflow(a, b, &n) ? INT64_MAX : n;
+}
+
 static int64_t find_tensor(struct dsf_ds *x, const char **path)
 {
     *path = dsf_ds_get(x, "tensor_parallel.tp.tp_size") != NULL
@@ -127,7 +135,7 @@ static int64_t take_mesh(struct dsf_ds *x)
     tensor = tensor > 0 ? tensor : 1;
     sequence = sequence > 0 ? sequence : 1;
     pipeline = wished(x, "mesh.pipeline", 1);
-    each = tensor * sequence * (pipeline > 0 ? pipeline : 1);
+    each = times(times(tensor, sequence), pipeline > 0 ? pipeline : 1);
     if (x->wish->ranks % each != 0) {
         dsf_ds_refuse(x, sequence > 1 ? sequence_path : path,
                       "-n %lld: expected a multiple of %lld, tensor ranks "
@@ -166,18 +174,32 @@ static void leave_batch(struct dsf_ds *x)
     dsf_ds_leave(x, "batch", "micro", "\"auto\" there: to be set");
 }
 
+/* One of the three; 0: it is absent or "auto". */
+static int64_t batch_size(struct dsf_ds *x, const char *path)
+{
+    int64_t n = dsf_ds_whole(x, path, 0);
+
+    if (n < 1 && dsf_ds_get(x, path) != NULL && !dsf_ds_is_auto(x, path))
+        dsf_ds_refuse(x, path, "%lld: expected a whole number above 0",
+                      (long long)n);
+    return n;
+}
+
 /* Two of the three say what the third is (DeepSpeed's config.py,
  * _batch_assertion and _set_batch_related_parameters). What --set says of a
  * batch counts, whatever they say. */
 static void take_batch(struct dsf_ds *x, int64_t world)
 {
-    int64_t all_there = dsf_ds_whole(x, all_path, 0);
-    int64_t micro_there = dsf_ds_whole(x, micro_path, 0);
-    int64_t steps_there = dsf_ds_whole(x, steps_path, 0);
+    const size_t refused = x->nrefused;
+    int64_t all_there = batch_size(x, all_path);
+    int64_t micro_there = batch_size(x, micro_path);
+    int64_t steps_there = batch_size(x, steps_path);
     int64_t all = wished(x, "batch.sequences", all_there);
     int64_t micro = wished(x, "batch.micro", micro_there);
     int64_t steps = steps_there;
 
+    if (x->nrefused > refused)
+        return;
     if (all == 0 && micro == 0) {
         leave_batch(x);
         return;
@@ -185,12 +207,12 @@ static void take_batch(struct dsf_ds *x, int64_t world)
     if (all != all_there && micro > 0)
         steps = 0;
     if (all == 0)
-        all = micro * (steps > 0 ? steps : 1) * world;
+        all = times(times(micro, steps > 0 ? steps : 1), world);
     if (micro == 0)
-        micro = all / ((steps > 0 ? steps : 1) * world);
+        micro = all / times(steps > 0 ? steps : 1, world);
     if (steps == 0 && micro > 0)
-        steps = all / (micro * world);
-    if (micro < 1 || all != micro * steps * world) {
+        steps = all / times(micro, world);
+    if (micro < 1 || all != times(times(micro, steps), world)) {
         dsf_ds_refuse(
             x, all_path,
             "%lld: expected sequences of a micro-batch x micro-batches "

@@ -297,6 +297,32 @@ static void batches_that_do_not_fit_are_refused(void **state)
                    "multiple of 3, tensor ranks times stages");
     assert_refused("{\"train_batch_size\": 8.5}", RANKS(1),
                    "ds.json:1: train_batch_size: 8.5: expected a whole number");
+    assert_refused("{" BATCH "\"train_micro_batch_size_per_gpu\": 2,\n"
+                   "\"gradient_accumulation_steps\": 0}",
+                   RANKS(1),
+                   "ds.json:2: gradient_accumulation_steps: 0: expected a "
+                   "whole number above 0");
+    assert_refused("{\"train_batch_size\": -8}", RANKS(1),
+                   "ds.json:1: train_batch_size: -8: expected a whole number "
+                   "above 0");
+}
+
+/* Their products are more than there are numbers for. */
+static void sizes_may_be_of_any_size(void **state)
+{
+    assert_refused("{" BATCH "\"tensor_parallel\": {\"autotp_size\": "
+                   "4611686018427387904},\n\"sequence_parallel_size\": "
+                   "4611686018427387904}",
+                   RANKS(1),
+                   "ds.json:2: sequence_parallel_size: -n 1: expected a "
+                   "multiple of 9223372036854775807, tensor ranks times "
+                   "sequence ranks times stages");
+    assert_refused("{" BATCH "\"gradient_accumulation_steps\": "
+                   "4611686018427387904}",
+                   RANKS(1024),
+                   "ds.json:1: train_batch_size: 8: expected sequences of a "
+                   "micro-batch x micro-batches x replicas, 0 x "
+                   "9007199254740992 x 1024");
 }
 
 static void ranks_share_sequences(void **state)
@@ -894,6 +920,7 @@ int main(void)
         cmocka_unit_test(every_key_that_becomes_another_names_one_there_is),
         cmocka_unit_test(two_of_three_say_what_the_third_is),
         cmocka_unit_test(batches_that_do_not_fit_are_refused),
+        cmocka_unit_test(sizes_may_be_of_any_size),
         cmocka_unit_test(ranks_share_sequences),
         cmocka_unit_test(a_batch_that_is_set_counts),
         cmocka_unit_test(ranks_are_shared_out_to_all_axes),
