@@ -12,6 +12,17 @@
 
 /* --- what becomes of each key --------------------------------------------- */
 
+/* Python takes 1 and "true" for true, too; "auto" is nobody's to fill in. */
+static bool is_on(const json_t *enabled)
+{
+    const char *text = json_string_value(enabled);
+
+    if (json_is_number(enabled))
+        return json_number_value(enabled) != 0;
+    return text != NULL ? strcmp(text, "auto") != 0
+                        : !json_is_null(enabled) && !json_is_false(enabled);
+}
+
 /* Does a value ask for something? A section does not where it is not enabled.
  */
 static bool asks(const json_t *value)
@@ -22,7 +33,7 @@ static bool asks(const json_t *value)
     if (!json_is_object(value))
         return !json_is_null(value) && !json_is_false(value);
     if (enabled != NULL)
-        return json_is_true(enabled);
+        return is_on(enabled);
     json_object_foreach((json_t *)value, key, one)
         if (asks(one))
             return true;
@@ -108,7 +119,11 @@ static void judge(struct dsf_ds *x, const json_t *object, const char *above)
                                       : dsf_xasprintf("%s.%s", above, name);
         const struct dsf_ds_key *key = dsf_ds_key_find(path);
 
-        if (dsf_ds_get(x, path) == NULL) {
+        if (strchr(name, '.') != NULL) {
+            dsf_ds_refuse(x, path,
+                          "no key of DeepSpeed's has a dot: expected "
+                          "an object in an object");
+        } else if (dsf_ds_get(x, path) == NULL) {
             /* It says nothing. */
         } else if (key != NULL && key->fate == DSF_DS_REFUSED) {
             if (!dsf_ds_is_auto(x, path) && !is_off(value, key->off))

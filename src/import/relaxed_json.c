@@ -175,16 +175,13 @@ int dsf_relaxed_line(const struct dsf_relaxed *r, const char *path)
 const json_t *dsf_relaxed_get(const struct dsf_relaxed *r, const char *path)
 {
     const json_t *value = r->root;
-    char key[128];
 
     while (value != NULL && *path != '\0') {
         size_t n = strcspn(path, ".");
+        char *key = dsf_xstrndup(path, n);
 
-        if (n >= sizeof(key))
-            return NULL;
-        memcpy(key, path, n);
-        key[n] = '\0';
         value = json_object_get(value, key);
+        free(key);
         path += n + (path[n] == '.');
     }
     return value;

@@ -870,6 +870,36 @@ static void what_cannot_be_had_is_all_named_or_dropped(void **state)
                         "import: --drop: nothing: is not in ds.json");
 }
 
+static void no_key_falls_away_by_its_name(void **state)
+{
+    char *json = dsf_xasprintf("{" BATCH "\"%0300d\": 1}", 7);
+
+    assert_refused("{" BATCH "\n\"zero_optimization.stage\": 3}", RANKS(1),
+                   "ds.json:2: zero_optimization.stage: no key of DeepSpeed's "
+                   "has a dot: expected an object in an object");
+    assert_int_equal(import(json, RANKS(1)), DSFLOW_EINVAL);
+    assert_int_equal(did.nrefused, 1);
+    free(json);
+}
+
+static void what_python_takes_for_true_is_enabled(void **state)
+{
+    static const struct {
+        const char *enabled;
+        int status;
+    } table[] = {
+        { "true", DSFLOW_EINVAL },   { "1", DSFLOW_EINVAL },
+        { "\"on\"", DSFLOW_EINVAL }, { "false", DSFLOW_OK },
+        { "0", DSFLOW_OK },          { "null", DSFLOW_OK },
+        { "\"auto\"", DSFLOW_OK },
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+        assert_int_equal(
+            import_key("curriculum_learning.enabled", table[i].enabled),
+            table[i].status);
+}
+
 static void a_section_is_an_object(void **state)
 {
     assert_refused("{" BATCH "\n\"zero_optimization\": true}", RANKS(1),
@@ -937,6 +967,8 @@ int main(void)
         cmocka_unit_test(formats_on_the_wire_are_those_of_zero_plus_plus),
         cmocka_unit_test(any_number_of_files_may_be_named),
         cmocka_unit_test(what_cannot_be_had_is_all_named_or_dropped),
+        cmocka_unit_test(no_key_falls_away_by_its_name),
+        cmocka_unit_test(what_python_takes_for_true_is_enabled),
         cmocka_unit_test(a_section_is_an_object),
         cmocka_unit_test(what_makes_no_job_is_said),
     };
