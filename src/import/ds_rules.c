@@ -12,16 +12,23 @@
 
 enum { MOST_STEPS = 1000000000 }; /* the most that a job takes */
 
-/* What --set says of a key, or `fallback`. */
-static int64_t wished(const struct dsf_ds *x, const char *key, int64_t fallback)
+/* What --set says of a key; NULL: nothing. */
+static const char *find_set(const struct dsf_ds *x, const char *key)
 {
     size_t n = strlen(key);
 
     for (unsigned i = x->wish->nsets; i-- > 0;)
         if (strncmp(x->wish->sets[i], key, n) == 0 &&
             x->wish->sets[i][n] == '=')
-            return strtoll(x->wish->sets[i] + n + 1, NULL, 10);
-    return fallback;
+            return x->wish->sets[i] + n + 1;
+    return NULL;
+}
+
+static int64_t wished(const struct dsf_ds *x, const char *key, int64_t fallback)
+{
+    const char *set = find_set(x, key);
+
+    return set != NULL ? strtoll(set, NULL, 10) : fallback;
 }
 
 /* --- job, model, data ----------------------------------------------------- */
@@ -273,6 +280,19 @@ static const char *bf16_path(struct dsf_ds *x, const char *key)
     return paths[i][dsf_ds_get(x, "bf16") == NULL];
 }
 
+/* The type that --set says, with or without quotes; NULL: none. */
+static const char *set_compute(const struct dsf_ds *x)
+{
+    static const char *const types[] = { "fp32", "bf16", "fp16" };
+    const char *set = find_set(x, "precision.compute");
+
+    for (size_t i = 0; set != NULL && i < sizeof(types) / sizeof(*types); i++)
+        if (strncmp(set + strspn(set, "\"'"), types[i], 4) == 0)
+            return types[i];
+    return NULL;
+}
+
+/* The type of the step, by which other keys count. */
 static const char *take_compute(struct dsf_ds *x)
 {
     const char *bf16 = bf16_path(x, "enabled");
@@ -295,10 +315,12 @@ static const char *take_compute(struct dsf_ds *x)
     if (compute == NULL)
         return "fp32";
     if (dsf_ds_is_auto(x, "fp16.enabled") || dsf_ds_is_auto(x, bf16))
-        dsf_ds_leave(x, "precision", "compute", "\"auto\" there: to be set");
+        dsf_ds_leave(x, "precision", "compute",
+                     "\"auto\" there: to be set; --set takes the rest of its "
+                     "section, too");
     else
         dsf_ds_set_text(x, "precision", "compute", from, compute);
-    return compute;
+    return set_compute(x) != NULL ? set_compute(x) : compute;
 }
 
 static void take_loss_scale(struct dsf_ds *x)
@@ -378,10 +400,8 @@ static void take_bf16(struct dsf_ds *x)
     take_overflow(x);
 }
 
-static void take_precision(struct dsf_ds *x)
+static void take_precision(struct dsf_ds *x, const char *compute)
 {
-    const char *compute = take_compute(x);
-
     if (strcmp(compute, "fp16") == 0)
         take_loss_scale(x);
     take_gradients(x, "communication_data_type", compute);
@@ -404,11 +424,10 @@ static void take_errors(struct dsf_ds *x)
                (long long)dsf_ds_whole(x, LOCO ".reset_T", 1024));
 }
 
-static void take_zero(struct dsf_ds *x)
+static void take_zero(struct dsf_ds *x, const char *compute)
 {
     int64_t stage = dsf_ds_whole(x, Z "stage", 0);
-    bool narrow = dsf_ds_true(x, "fp16.enabled", false) ||
-                  dsf_ds_true(x, bf16_path(x, "enabled"), false);
+    bool narrow = strcmp(compute, "fp32") != 0;
     const char *path = dsf_ds_get(x, Z "param_persistence_threshold") != NULL
                            ? Z "param_persistence_threshold"
                            : Z "stage3_param_persistence_threshold";
@@ -518,6 +537,7 @@ static void take_recompute(struct dsf_ds *x)
 
 void dsf_ds_rules(struct dsf_ds *x)
 {
+    const char *compute;
     int64_t world;
 
     take_job(x);
@@ -527,8 +547,9 @@ void dsf_ds_rules(struct dsf_ds *x)
     if (world > 0)
         take_batch(x, world);
     dsf_ds_optimizer(x);
-    take_precision(x);
-    take_zero(x);
+    compute = take_compute(x);
+    take_precision(x, compute);
+    take_zero(x, compute);
     take_memories(x);
     take_recompute(x);
     if (dsf_ds_get(x, "tensorboard.enabled") != NULL)

@@ -788,6 +788,27 @@ static void what_is_auto_is_left_open_or_set(void **state)
     dsf_job_fini(&job);
 }
 
+/* The keys that count only beside the type that is set are taken with it. */
+static void a_type_that_is_set_takes_its_section(void **state)
+{
+    static const char json[] =
+        "{" BATCH "\"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {"
+        "\"enabled\": \"auto\", \"initial_scale_power\": 12}, "
+        "\"zero_optimization\": {\"stage\": 3}}";
+    static const char *const fp16[] = { "precision.compute=fp16" };
+    static const char *const bf16[] = { "precision.compute=\"bf16\"" };
+
+    make(json, (struct dsf_ds_wish){ .ranks = 2, .sets = fp16, .nsets = 1 });
+    assert_line("\ncompute = \"fp16\" ");
+    assert_line("\ninitial_scale = 4096.0 ");
+    assert_line("\nkeep = \"200000B\" ");
+    make(json, (struct dsf_ds_wish){ .ranks = 2, .sets = bf16, .nsets = 1 });
+    assert_line("\ncompute = \"bf16\" ");
+    assert_line("\nkeep = \"200000B\" ");
+    if (strstr(did.text, "initial_scale") != NULL)
+        fail_msg("bf16 has a loss scale: %s", did.text);
+}
+
 static void formats_on_the_wire_are_those_of_zero_plus_plus(void **state)
 {
     make("{" BATCH "\"zero_optimization\": {\"stage\": 3, "
@@ -964,6 +985,7 @@ int main(void)
         cmocka_unit_test(types_are_those_asked_for),
         cmocka_unit_test(memories_are_those_asked_for),
         cmocka_unit_test(what_is_auto_is_left_open_or_set),
+        cmocka_unit_test(a_type_that_is_set_takes_its_section),
         cmocka_unit_test(formats_on_the_wire_are_those_of_zero_plus_plus),
         cmocka_unit_test(any_number_of_files_may_be_named),
         cmocka_unit_test(what_cannot_be_had_is_all_named_or_dropped),
