@@ -211,6 +211,18 @@ static void take_batch(struct dsf_ds *x, int64_t world)
         leave_batch(x);
         return;
     }
+    /* How many micro-batches, the program says that fills it in. */
+    if (all == 0 && steps == 0 &&
+        (dsf_ds_is_auto(x, steps_path) || dsf_ds_is_auto(x, all_path))) {
+        dsf_ds_leave(x, "batch", "sequences", "\"auto\" there: to be set");
+        dsf_ds_set(x, "batch", "micro", micro_path, "%lld", (long long)micro);
+        return;
+    }
+    if (micro == 0 && steps == 0 && dsf_ds_is_auto(x, micro_path)) {
+        dsf_ds_set(x, "batch", "sequences", all_path, "%lld", (long long)all);
+        dsf_ds_leave(x, "batch", "micro", "\"auto\" there: to be set");
+        return;
+    }
     if (all != all_there && micro > 0)
         steps = 0;
     if (all == 0)
@@ -535,6 +547,15 @@ static void take_recompute(struct dsf_ds *x)
                      "activations");
 }
 
+/* DeepSpeed's engine only hands the section on, to models that read it. */
+static void take_sparse(struct dsf_ds *x)
+{
+    if (dsf_ds_get(x, "sparse_attention") != NULL)
+        dsf_ds_leave(x, "sparse_attention", "mode",
+                     "where the model's program uses the section: to be set "
+                     "from it");
+}
+
 void dsf_ds_rules(struct dsf_ds *x)
 {
     const char *compute;
@@ -552,6 +573,7 @@ void dsf_ds_rules(struct dsf_ds *x)
     take_zero(x, compute);
     take_memories(x);
     take_recompute(x);
+    take_sparse(x);
     if (dsf_ds_get(x, "tensorboard.enabled") != NULL)
         dsf_ds_set(x, "trace", "tensorboard", "tensorboard.enabled", "%s",
                    dsf_ds_true(x, "tensorboard.enabled", false) ? "true"

@@ -39,7 +39,8 @@ static const struct {
       "adam_w_mode max_coeff min_coeff momentum max_grad_norm "
       "freeze_step comm_backend_name cuda_aware var_freeze_step "
       "var_update_scaler local_step_scaler local_step_clipper "
-      "coeff_beta factor_max factor_min factor_threshold" },
+      "coeff_beta factor_max factor_min factor_threshold "
+      "set_grad_none fp32_optimizer_states amsgrad eps_inside_sqrt" },
     { "scheduler", "type" },
     { "scheduler.params",
       "warmup_min_lr warmup_max_lr warmup_num_steps warmup_type "

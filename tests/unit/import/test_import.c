@@ -788,6 +788,29 @@ static void what_is_auto_is_left_open_or_set(void **state)
     dsf_job_fini(&job);
 }
 
+/* What another number would follow from is not one that is known. */
+static void what_follows_from_auto_is_open(void **state)
+{
+    make("{\"train_micro_batch_size_per_gpu\": 2, "
+         "\"gradient_accumulation_steps\": \"auto\"}",
+         RANKS(4));
+    assert_line("\n#sequences = ");
+    assert_line("\nmicro = 2 ");
+    make("{\"train_micro_batch_size_per_gpu\": 2, "
+         "\"train_batch_size\": \"auto\"}",
+         RANKS(4));
+    assert_line("\n#sequences = ");
+    make("{" BATCH "\"train_micro_batch_size_per_gpu\": \"auto\"}", RANKS(4));
+    assert_line("\nsequences = 8 ");
+    assert_line("\n#micro = ");
+    make("{" BATCH "\"train_micro_batch_size_per_gpu\": \"auto\", "
+         "\"gradient_accumulation_steps\": 2}",
+         RANKS(4));
+    assert_line("\nmicro = 1 ");
+    make("{" BATCH "\"sparse_attention\": {\"mode\": \"fixed\"}}", RANKS(1));
+    assert_line("\n[sparse_attention]\n#mode = ");
+}
+
 /* The keys that count only beside the type that is set are taken with it. */
 static void a_type_that_is_set_takes_its_section(void **state)
 {
@@ -985,6 +1008,7 @@ int main(void)
         cmocka_unit_test(types_are_those_asked_for),
         cmocka_unit_test(memories_are_those_asked_for),
         cmocka_unit_test(what_is_auto_is_left_open_or_set),
+        cmocka_unit_test(what_follows_from_auto_is_open),
         cmocka_unit_test(a_type_that_is_set_takes_its_section),
         cmocka_unit_test(formats_on_the_wire_are_those_of_zero_plus_plus),
         cmocka_unit_test(any_number_of_files_may_be_named),
