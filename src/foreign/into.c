@@ -41,7 +41,7 @@ struct into {
 /* The rules of an optimizer go by these words in its name. */
 static const char *family_of(const char *name)
 {
-    static const char *const words[] = { "lamb", "muon", "adagrad",
+    static const char *const words[] = { "lamb", "muon", "adagrad", "amsgrad",
                                          "adam", "lion", "sgd" };
     char small[64];
     size_t n = 0;
@@ -115,6 +115,9 @@ static void warn_optimizer(const struct into *x)
                      "(optimizer.clip = 0 where gradient_clipping was 0)",
                      x->from->path);
     }
+    if (strcmp(job->optimizer.kind, "sgd") == 0)
+        warn_key(x, "optimizer.momentum", job->optimizer.momentum,
+                 x->from->momentum);
     if (x->nstates == 2) {
         warn_key(x, "optimizer.betas[0]", job->optimizer.betas[0],
                  x->from->betas[0]);

@@ -2,6 +2,7 @@
 #include "foreign/state_dict.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 bool dsf_state_dict_which(const char *name, enum dsf_source_state *state)
@@ -51,6 +52,24 @@ void dsf_state_dict_step(struct dsf_source *s,
         s->updates = (int64_t)x;
 }
 
+/* The class is not in a state_dict; some settings are of one alone. */
+static void take_rule(struct dsf_source *s, const struct dsf_torch_node *group)
+{
+    const struct dsf_torch_node *amsgrad = dsf_torch_find(group, "amsgrad");
+    const char *rule = "";
+
+    if (dsf_torch_find(group, "dampening") != NULL)
+        rule = "SGD";
+    else if (dsf_torch_find(group, "initial_accumulator_value") != NULL)
+        rule = "Adagrad";
+    else if (amsgrad != NULL && amsgrad->kind == DSF_TORCH_BOOL &&
+             amsgrad->truth && dsf_torch_find(group, "betas") != NULL)
+        rule = "AMSGrad"; /* of a class that is called Adam */
+    if (rule[0] != '\0' &&
+        (s->optimizer[0] == '\0' || strcmp(rule, "AMSGrad") == 0))
+        snprintf(s->optimizer, sizeof(s->optimizer), "%s", rule);
+}
+
 /* What one group says, of what no group before has said. */
 static void take_group(struct dsf_source *s, const struct dsf_torch_file *file,
                        const struct dsf_torch_node *group)
@@ -64,6 +83,7 @@ static void take_group(struct dsf_source *s, const struct dsf_torch_file *file,
                     { "momentum", &s->momentum } };
     double x;
 
+    take_rule(s, group);
     dsf_state_dict_step(s, file, dsf_torch_find(group, "step"));
     for (uint32_t i = 0; betas != NULL && i < 2; i++)
         if ((betas->kind == DSF_TORCH_TUPLE || betas->kind == DSF_TORCH_LIST) &&

@@ -14,8 +14,8 @@ void dsf_state_dict_step(struct dsf_source *s,
                          const struct dsf_torch_file *file,
                          const struct dsf_torch_node *step);
 
-/* How many updates, which rate, betas, eps and decay the groups of parameters
- * and one of the states say; each may be NULL. */
+/* How many updates, which rule, rate, betas, eps and decay the groups of
+ * parameters and one of the states say; each may be NULL. */
 void dsf_state_dict_said(struct dsf_source *s,
                          const struct dsf_torch_file *file,
                          const struct dsf_torch_node *groups,

@@ -191,6 +191,8 @@ static int take_moments(struct dsf_source_tensor *t, struct trainer *x,
     const struct dsf_torch_node *state = dsf_torch_find_int(states, id);
     char has[200], wanted[200];
 
+    if (states->n == 0) /* as of SGD without momentum */
+        return DSFLOW_OK;
     if (state == NULL || state->kind != DSF_TORCH_DICT)
         return dsf_torch_fail(x->optimizer, states, err,
                               "[%lld]: expected the moments of %s; %s",
@@ -201,7 +203,7 @@ static int take_moments(struct dsf_source_tensor *t, struct trainer *x,
         const struct dsf_torch_tensor *in;
         enum dsf_source_state which;
 
-        if (key->kind != DSF_TORCH_STR ||
+        if (key->kind != DSF_TORCH_STR || node->kind == DSF_TORCH_NONE ||
             !dsf_state_dict_which(key->str, &which))
             continue;
         if (dsf_torch_floats(x->optimizer, node, &in, err) < 0)

@@ -4,6 +4,7 @@
 #include "foreign/module_order.h"
 #include "foreign/trainer.h"
 
+#include "torch/torch_write.h"
 #include "unit/foreign/known.h"
 
 #include <math.h>
@@ -149,12 +150,73 @@ static void what_does_not_fit_is_refused(void **state)
     refused("f", "f/optimizer.pt: ");
 }
 
+static int put_nothing(void *user, unsigned i, struct dsf_torch_out *out,
+                       struct dsflow_err *err)
+{
+    (void)user;
+    (void)i;
+    (void)out;
+    (void)err;
+    return DSFLOW_OK;
+}
+
+/* An optimizer of one group, of which there is no state: LLaMA's 21 tensors. */
+static void write_optimizer(const char *name, bool amsgrad)
+{
+    struct dsf_torch_tree *t = dsf_torch_tree_new();
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+    struct dsflow_err err = { .msg = "" };
+
+    dsf_torch_put_dict(t);
+    dsf_torch_put_key(t, "state");
+    dsf_torch_put_dict(t);
+    dsf_torch_put_end(t);
+    dsf_torch_put_key(t, "param_groups");
+    dsf_torch_put_list(t);
+    dsf_torch_put_dict(t);
+    dsf_torch_put_key(t, amsgrad ? "amsgrad" : "dampening");
+    dsf_torch_put_bool(t, amsgrad);
+    dsf_torch_put_key(t, amsgrad ? "betas" : "momentum");
+    dsf_torch_put_real(t, 0.5);
+    dsf_torch_put_key(t, "params");
+    dsf_torch_put_list(t);
+    for (int i = 0; i < 21; i++)
+        dsf_torch_put_int(t, i);
+    for (int i = 0; i < 4; i++)
+        dsf_torch_put_end(t);
+    if (dsf_torch_write(t, path, put_nothing, NULL, &err) < 0)
+        fail_msg("%s", err.msg);
+    dsf_torch_tree_free(t);
+    free(path);
+}
+
+/* Of SGD without momentum torch keeps no state; settings say the rule. */
+static void an_optimizer_may_have_no_state(void **state)
+{
+    static const char *const rules[] = { "SGD", "AMSGrad" };
+
+    for (int i = 0; i < 2; i++) {
+        struct dsf_source s;
+
+        shell("rm -rf s && cp -r accelerate s && rm s/optimizer.bin");
+        write_optimizer("s/optimizer.bin", i == 1);
+        open_folder("s", false, &s);
+        assert_string_equal(s.optimizer, rules[i]);
+        assert_true(i == 1 ? isnan(s.momentum) : s.momentum == 0.5);
+        assert_int_equal(s.n, 21);
+        for (size_t k = 0; k < s.n; k++)
+            assert_int_equal(s.tensors[k].has, 1u << DSF_SOURCE_WEIGHT);
+        dsf_source_fini(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_model_is_read_number_by_number),
         cmocka_unit_test(modules_have_an_order),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(an_optimizer_may_have_no_state),
     };
 
     return cmocka_run_group_tests(tests, unpack, remove_folder);
