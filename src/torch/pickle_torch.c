@@ -171,8 +171,23 @@ int dsf_torch_shape(struct dsf_torch_tensor *t,
     return check_shape(t, err);
 }
 
+/* Does the metadata say that the numbers are others than those that are stored?
+ */
+static bool is_lazy(const struct dsf_torch_node *metadata)
+{
+    static const char *const views[] = { "neg", "conj" };
+
+    for (size_t i = 0; i < sizeof(views) / sizeof(*views); i++) {
+        const struct dsf_torch_node *on = dsf_torch_find(metadata, views[i]);
+
+        if (on != NULL && on->kind == DSF_TORCH_BOOL && on->truth)
+            return true;
+    }
+    return false;
+}
+
 /* (storage, offset, sizes, strides[, requires_grad, hooks[, …]]), and of v3 the
- * type in the place of what follows. */
+ * type in the place of what follows; else metadata may follow. */
 struct dsf_torch_node *dsf_torch_make_tensor(const struct dsf_torch_call *c)
 {
     struct node *node = dsf_torch_node_new(c->file, DSF_TORCH_TENSOR);
@@ -195,6 +210,9 @@ struct dsf_torch_node *dsf_torch_make_tensor(const struct dsf_torch_call *c)
                                 is_kind(arg(c, 6), DSF_TORCH_GLOBAL)
                                     ? arg(c, 6)->global
                                     : "its type");
+    if (is_lazy(arg(c, typed ? 7 : 6)))
+        return dsf_torch_refuse(c, "a view that negates what is stored: "
+                                   "expected the numbers");
     if (is_kind(arg(c, 4), DSF_TORCH_BOOL))
         t->requires_grad = arg(c, 4)->truth;
     if (dsf_torch_shape(t, arg(c, 2), arg(c, 3), &why) < 0)

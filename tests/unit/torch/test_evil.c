@@ -446,6 +446,22 @@ static void tensors_beyond_their_storage_are_refused(void **state)
     }
 }
 
+/* What is stored has the other sign. */
+static void views_that_negate_are_refused(void **state)
+{
+    static const float numbers[4] = { 1, 2, 3, 4 };
+    struct torch_bytes p = tensor_of("0", 4, 0, 1, 4, 1);
+
+    p.n -= strlen("tR.");
+    put_bytes(&p, P("}X\3\0\0\0neg\x88stR."));
+    refused(archive_of(
+                (struct zip_file[]){ { "a/data.pkl", p.v, p.n },
+                                     { "a/data/0", numbers, sizeof(numbers) } },
+                2),
+            "a view", "a view that negates what is stored");
+    free(p.v);
+}
+
 /* The same helper makes a sound one: what is refused above is refused for what
  * is wrong with it. */
 static void a_sound_one_is_read(void **state)
@@ -648,6 +664,7 @@ int main(void)
         cmocka_unit_test(sizes_that_are_not_there_are_refused),
         cmocka_unit_test(more_than_memory_has_is_refused),
         cmocka_unit_test(tensors_beyond_their_storage_are_refused),
+        cmocka_unit_test(views_that_negate_are_refused),
         cmocka_unit_test(a_sound_one_is_read),
         cmocka_unit_test(archives_that_lie_are_refused),
         cmocka_unit_test(numbers_that_changed_in_an_archive_are_refused),
