@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_STEPS = 1000000000 }; /* the most that a job takes */
+
 /* A checkpoint on its way to disk. */
 struct into {
     struct dsf_session *s;
@@ -177,21 +179,29 @@ static int plan(struct dsf_session *s, struct dsflow_err *err)
 /* Where the run goes on. Without its numbers, or without its moments, it
  * begins.
  */
-static void find_place(struct into *x)
+static int find_place(struct into *x, struct dsflow_err *err)
 {
     const struct dsf_source *from = x->from;
 
     if (x->spec->weights_only)
-        return;
+        return DSFLOW_OK;
     x->step = from->steps >= 0 ? from->steps : from->updates;
     x->step = x->step < 0 ? 0 : x->step;
     x->updates = x->step - (from->skipped > 0 ? from->skipped : 0);
+    if (x->step > MOST_STEPS || x->updates < 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: step %" PRId64 ", of which %" PRId64
+                           " without an update: expected a step up to %d and "
+                           "no more of these",
+                           from->path, x->step, x->step - x->updates,
+                           MOST_STEPS);
     if (from->updates >= 0 && from->updates != x->updates)
         dsf_warn("%s: its optimizer counts %" PRId64
                  " updates, and the run %" PRId64
                  " steps with an update: the schedule and the bias "
                  "correction go on after the latter",
                  from->path, from->updates, x->updates);
+    return DSFLOW_OK;
 }
 
 static int put_tensor(const struct into *x, const struct place *place,
@@ -448,7 +458,9 @@ int dsf_into_write(struct dsf_session *s, struct dsf_source *from,
         dsf_match_all(from, &s->model, spec->weights_only ? 1 : 1 + x.nstates,
                       is_muon(s->job), &x.matches, spec->refused, spec->user);
     if (done->nrefused == 0) {
-        find_place(&x);
+        status = find_place(&x, err);
+    }
+    if (done->nrefused == 0 && status == DSFLOW_OK) {
         warn_frozen(from);
         warn_optimizer(&x);
         status = save(&x, err);

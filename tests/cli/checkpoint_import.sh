@@ -121,6 +121,8 @@ refused 2 13 "transformer.h.1.ln_1.weight: \[8\]: the model of the job has no pl
 refused 2 1 "--set: optimizer: kind: lion: ds/gpt2_zero2/global_step3 has the moments of AdamW" ds/gpt2_zero2 short.toml --set optimizer.kind=lion
 refused 2 1 "short.toml: optimizer: kind: adamw: ds/llama_muon_zero2/global_step3 has the moments of Muon" ds/llama_muon_zero2 short.toml
 refused 2 1 "ds/gpt2_zero2: --tag: other: there is no such folder in it" ds/gpt2_zero2 short.toml --tag other
+cp -r hf/gpt2/checkpoint-3 far && sed 's/"global_step": 3/"global_step": 5000000000/' far/trainer_state.json > far.json && mv far.json far/trainer_state.json
+refused 2 1 "far: step 5000000000, of which 4999999997 without an update: expected a step up to 1000000000" far short.toml
 refused 2 1 "ds: has no files of a checkpoint of DeepSpeed" ds other.toml
 mkdir -p trainer/checkpoint-5 trainer/checkpoint-10
 refused 2 1 "trainer: .*: did you mean trainer/checkpoint-10$" trainer other.toml
