@@ -2,6 +2,7 @@
  */
 #include "base/alloc.h"
 #include "cli/cmd.h"
+#include "cli/stop.h"
 #include "config/job.h"
 #include "config/job_tables.h"
 #include "config/toml_read.h"
@@ -19,6 +20,13 @@ static void refused(void *user, const char *line)
 {
     (void)user;
     fprintf(stderr, "dsflow: %s\n", line);
+}
+
+/* From the first call on a signal waits for the next one. */
+static bool stopped(void *user)
+{
+    (void)user;
+    return dsf_stop_stage(DSF_STOP_ENDING) != 0;
 }
 
 /* Does the job say anything of the model? */
@@ -113,6 +121,7 @@ int dsf_checkpoint_import(const struct dsf_cli_args *args,
     const struct dsf_into_spec spec = {
         .weights_only = dsf_flag_value(args, "weights-only") != NULL,
         .refused = refused,
+        .stopped = stopped,
     };
     struct dsf_into_done done = { 0 };
     struct dsf_source from = { 0 };
@@ -139,5 +148,7 @@ int dsf_checkpoint_import(const struct dsf_cli_args *args,
     free(done.folder);
     dsf_source_fini(&from);
     dsf_session_close(&s);
+    if (status < 0)
+        dsf_stop_raise(); /* nothing is left of it */
     return status == DSFLOW_OK && done.nrefused > 0 ? 2 : status;
 }

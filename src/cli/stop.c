@@ -367,3 +367,13 @@ int dsf_stop_signal(void)
 {
     return SIGNAL(atomic_load(&state));
 }
+
+void dsf_stop_raise(void)
+{
+    int sig = dsf_stop_signal();
+
+    if (sig == 0)
+        return;
+    signal(sig, SIG_DFL);
+    raise(sig);
+}

@@ -49,4 +49,7 @@ int dsf_stop_stage(enum dsf_stop_stage stage);
 /* The signal that came; 0: none did. */
 int dsf_stop_signal(void);
 
+/* Ends the process as that signal does where nobody catches it. */
+void dsf_stop_raise(void);
+
 #endif

@@ -204,6 +204,13 @@ static int find_place(struct into *x, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+static int check_stopped(const struct into *x, struct dsflow_err *err)
+{
+    return x->spec->stopped != NULL && x->spec->stopped(x->spec->user)
+               ? dsflow_fail(err, DSFLOW_EINVAL, "stopped: nothing was written")
+               : DSFLOW_OK;
+}
+
 static int put_tensor(const struct into *x, const struct place *place,
                       struct dsf_st_writer *out, struct dsflow_err *err)
 {
@@ -211,6 +218,8 @@ static int put_tensor(const struct into *x, const struct place *place,
                          ? DSF_SOURCE_WEIGHT
                          : DSF_SOURCE_FIRST + (place->kind - DSF_KEPT_STATE);
 
+    if (check_stopped(x, err) < 0)
+        return DSFLOW_EINVAL;
     if (state != DSF_SOURCE_WEIGHT &&
         (x->spec->weights_only || state > x->nstates)) /* a plug-in's, too */
         return dsf_put_zeroes(out, x->s->model.units[place->unit].file_elems,
@@ -386,9 +395,11 @@ static int write_checkpoint(struct into *x, struct dsflow_err *err)
 /* Both files, or none of them. */
 static int write_files(struct into *x, struct dsflow_err *err)
 {
-    int status = write_checkpoint(x, err);
+    int status = check_stopped(x, err);
     char *dir;
 
+    if (status == DSFLOW_OK)
+        status = write_checkpoint(x, err);
     if (status == DSFLOW_OK)
         status = write_job(x->s->job, err);
     if (status < 0) {

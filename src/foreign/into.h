@@ -9,6 +9,9 @@ struct dsf_into_spec {
     bool weights_only; /* a run that begins with them: step 0 */
     /* A line for each thing that does not fit, all of them. */
     void (*refused)(void *user, const char *line);
+    /* Or NULL: asked before the checkpoint and each tensor of it is written: is
+     * it to stop? */
+    bool (*stopped)(void *user);
     void *user;
 };
 
@@ -22,8 +25,8 @@ struct dsf_into_done {
  * saved it, and <output>/job.toml. The session is open up to its model, and is
  * planned here. A buffer of some MiB is all that is in memory of the tensors.
  * Errors: DSFLOW_EINVAL, also where the output has checkpoints already, or a
- * run that goes on; those of the source and of the disk. On any of them nothing
- * is written. */
+ * run that goes on, or it was stopped; those of the source and of the disk. On
+ * any of them nothing is written. */
 int dsf_into_write(struct dsf_session *s, struct dsf_source *from,
                    const struct dsf_into_spec *spec, struct dsf_into_done *done,
                    struct dsflow_err *err);

@@ -151,6 +151,27 @@ for from in late ds/gpt2_zero2; do
 metrics.jsonl" ] && [ "$(cat old/metrics.jsonl)" = old ] || fault "$from: leaves $(find old)"
 done
 grep -q "^dsflow: old/job.toml: Is a directory$" log || fault "job.toml: $(cat log)"
+# So where a signal ends it.
+cat > wide.toml <<'EOF2'
+[model]
+family = "llama"
+layers = 4
+heads = 8
+width = 1024
+context = 64
+[data]
+train = "text.txt"
+[job]
+steps = 5
+EOF2
+"$dsflow" -q checkpoint export wide.toml wide --step 0 > log 2>&1 || fault "wide: $(cat log)"
+: > wide/optimizer.pt
+"$dsflow" -q checkpoint import wide short.toml --weights-only --set job.output=cut/off > log 2>&1 &
+pid=$!
+until [ -e cut/off/checkpoints/step-0.tmp ] || ! kill -0 $pid 2> /dev/null; do :; done
+kill -TERM $pid
+wait $pid 2> /dev/null
+[ $? -eq 143 ] && [ ! -s log ] && [ ! -e cut ] || fault "a signal: $(cat log; find cut)"
 # Names may all have something in front.
 refused 2 57 "x.transformer.wte.weight: is missing" ds/gpt2_zero2 short.toml --prefix x.
 finish
