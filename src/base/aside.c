@@ -1,8 +1,9 @@
-/* aside.c - files that are written beside their names. */
+/* aside.c - files and folders that are written beside their names. */
 #include "base/aside.h"
 
 #include "base/alloc.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +14,7 @@
 
 /* Files that are written at the same time; what is beyond is not removed by a
  * signal. */
-enum { MOST = 8 };
+enum { MOST = 8, DEEPEST = 8 /* folders in folders */ };
 
 /* The names stay where they are, so that a handler may read them at any time.
  */
@@ -115,9 +116,45 @@ int dsf_aside_close(struct dsf_aside *a, bool whole)
     return failed ? -1 : 0;
 }
 
+void dsf_aside_add_folder(const char *path)
+{
+    take_slot(path);
+}
+
+void dsf_aside_forget_folder(const char *path)
+{
+    for (unsigned i = 0; i < MOST; i++)
+        if (atomic_load(&slots[i].written) && strcmp(slots[i].name, path) == 0)
+            give_slot(i);
+}
+
+/* A name in a folder, with what is in it: by calls of the kernel alone, as
+ * readdir and its like take memory. `depth` is for the stack of a handler. */
+static void drop(int in, const char *name, int depth)
+{
+    _Alignas(struct dirent64) char names[2048];
+    ssize_t n;
+    int fd;
+
+    if (unlinkat(in, name, 0) == 0 || depth == 0)
+        return;
+    fd = openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    while (fd >= 0 && (n = getdents64(fd, names, sizeof(names))) > 0)
+        for (ssize_t at = 0; at < n;) {
+            const struct dirent64 *e = (const void *)(names + at);
+
+            if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+                drop(fd, e->d_name, depth - 1);
+            at += e->d_reclen;
+        }
+    if (fd >= 0)
+        close(fd);
+    unlinkat(in, name, AT_REMOVEDIR);
+}
+
 void dsf_aside_drop_all(void)
 {
     for (unsigned i = 0; i < MOST; i++)
         if (atomic_load(&slots[i].written))
-            unlink(slots[i].name);
+            drop(AT_FDCWD, slots[i].name, DEEPEST);
 }

@@ -22,8 +22,12 @@ int dsf_aside_open(struct dsf_aside *a, const char *path);
  * of what failed first; of one that is not whole errno stays as it is. */
 int dsf_aside_close(struct dsf_aside *a, bool whole);
 
-/* Remove all that are not whole yet: for a signal that ends the process. Safe
- * in its handler. */
+/* A folder that is not whole until it is forgotten, by the same path. */
+void dsf_aside_add_folder(const char *path);
+void dsf_aside_forget_folder(const char *path);
+
+/* Remove all that are not whole yet, folders with what is in them: for a signal
+ * that ends the process. Safe in its handler. */
 void dsf_aside_drop_all(void);
 
 #endif

@@ -2,6 +2,7 @@
 #include "base/new_folder.h"
 
 #include "base/alloc.h"
+#include "base/aside.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -53,6 +54,8 @@ int dsf_new_folder_open(const char *folder, char **beside,
         status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", folder);
     if (status < 0)
         free(*beside);
+    else
+        dsf_aside_add_folder(*beside);
     return status;
 }
 
@@ -72,6 +75,7 @@ int dsf_new_folder_close(const char *folder, char *beside, int status,
         status = fail(folder, err);
     if (status < 0)
         nftw(beside, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    dsf_aside_forget_folder(beside);
     free(beside);
     return status;
 }

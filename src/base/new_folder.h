@@ -1,5 +1,6 @@
 /* new_folder.h - a folder that appears whole or not at all: it is written
- * beside its name, and takes the name then. */
+ * beside its name, and takes the name then. A signal that ends a command
+ * (aside.h) leaves nothing of it. */
 #ifndef DSF_BASE_NEW_FOLDER_H
 #define DSF_BASE_NEW_FOLDER_H
 

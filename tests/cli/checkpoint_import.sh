@@ -172,6 +172,12 @@ until [ -e cut/off/checkpoints/step-0.tmp ] || ! kill -0 $pid 2> /dev/null; do :
 kill -TERM $pid
 wait $pid 2> /dev/null
 [ $? -eq 143 ] && [ ! -s log ] && [ ! -e cut ] || fault "a signal: $(cat log; find cut)"
+"$dsflow" -q checkpoint export wide.toml half --step 0 > log 2>&1 &
+pid=$!
+until ls -d half.tmp-* > out 2> /dev/null || ! kill -0 $pid 2> /dev/null; do :; done
+kill -TERM $pid
+wait $pid 2> /dev/null
+[ $? -eq 143 ] && ! ls -d half* > out 2>&1 || fault "a signal in an export: $(cat log out)"
 # Names may all have something in front.
 refused 2 57 "x.transformer.wte.weight: is missing" ds/gpt2_zero2 short.toml --prefix x.
 finish

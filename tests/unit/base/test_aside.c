@@ -141,6 +141,43 @@ static void a_process_that_ends_removes_what_is_not_whole(void **state)
     assert_int_equal(count_files(), 1);
 }
 
+/* With a name, in a folder in it. */
+static void make_tree(const char *name)
+{
+    char command[300];
+
+    snprintf(command, sizeof(command),
+             "mkdir -p %s/%s/a/b && touch %s/%s/a/b/c %s/%s/d && "
+             "ln -s %s %s/%s/link && cd %s/%s/a && "
+             "for i in $(seq 200); do : > $i-with-a-long-name; done",
+             folder, name, folder, name, folder, name, folder, folder, name,
+             folder, name);
+    assert_int_equal(system(command), 0);
+}
+
+static void a_folder_goes_with_what_is_in_it(void **state)
+{
+    char kept[120], dropped[120];
+
+    write_whole("whole");
+    make_tree("kept");
+    make_tree("dropped");
+    snprintf(kept, sizeof(kept), "%s/kept", folder);
+    snprintf(dropped, sizeof(dropped), "%s/dropped", folder);
+    dsf_aside_add_folder(kept);
+    dsf_aside_add_folder(dropped);
+    dsf_aside_forget_folder(kept);
+    dsf_aside_drop_all();
+    assert_int_equal(access(dropped, F_OK), -1);
+    assert_int_equal(access(kept, F_OK), 0);
+    assert_string_equal(contents(), "whole"); /* what a link leads to */
+    dsf_aside_forget_folder(dropped);
+    dsf_aside_add_folder(kept);
+    dsf_aside_drop_all();
+    dsf_aside_forget_folder(kept);
+    assert_int_equal(count_files(), 1);
+}
+
 static int make_folder(void **state)
 {
     if (mkdtemp(folder) == NULL)
@@ -164,6 +201,7 @@ int main(void)
         cmocka_unit_test(the_reason_of_another_stays),
         cmocka_unit_test(a_folder_that_is_not_there_is_an_error),
         cmocka_unit_test(a_process_that_ends_removes_what_is_not_whole),
+        cmocka_unit_test(a_folder_goes_with_what_is_in_it),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
