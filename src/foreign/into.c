@@ -129,6 +129,10 @@ static void warn_optimizer(const struct into *x)
     }
     warn_key(x, "optimizer.weight_decay", job->optimizer.weight_decay,
              x->from->weight_decay);
+    if (x->from->least_decay > 0 && job->optimizer.weight_decay > 0)
+        dsf_warn("%s: all groups of parameters have a weight decay: the job's "
+                 "is that of matrices alone",
+                 x->from->path);
     if (strcmp(job->schedule.kind, "constant") == 0)
         warn_key(x, "optimizer.lr", job->optimizer.lr, x->from->lr);
 }

@@ -18,6 +18,7 @@ void dsf_source_init(struct dsf_source *s, const char *path)
                               .betas = { NAN, NAN },
                               .eps = NAN,
                               .weight_decay = NAN,
+                              .least_decay = NAN,
                               .momentum = NAN };
 }
 

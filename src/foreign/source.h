@@ -59,6 +59,7 @@ struct dsf_source {
     char optimizer[64]; /* the class, as there; "": it does not say */
     double lr;          /* of the last update; NaN: it does not say */
     double betas[2], eps, weight_decay; /* NaN; the decay: of what decays */
+    double least_decay;                 /* of all groups of parameters; NaN */
     double momentum;                    /* of Muon; NaN */
     bool clips_updates; /* of Muon: not gradients, but what is made of them */
     struct dsf_source_scale scale;

@@ -94,9 +94,12 @@ static void take_group(struct dsf_source *s, const struct dsf_torch_file *file,
         if (isnan(*numbers[i].to) &&
             read_number(file, dsf_torch_find(group, numbers[i].key), &x))
             *numbers[i].to = x;
-    if (read_number(file, dsf_torch_find(group, "weight_decay"), &x) &&
-        !(x <= s->weight_decay)) /* it may be NaN */
+    if (!read_number(file, dsf_torch_find(group, "weight_decay"), &x))
+        return;
+    if (!(x <= s->weight_decay)) /* it may be NaN */
         s->weight_decay = x;
+    if (!(x >= s->least_decay))
+        s->least_decay = x;
 }
 
 void dsf_state_dict_said(struct dsf_source *s,

@@ -319,6 +319,7 @@ static void take_said(struct dsf_source *out, const struct dsf_source *from)
     memcpy(out->betas, from->betas, sizeof(out->betas));
     out->eps = from->eps;
     out->weight_decay = from->weight_decay;
+    out->least_decay = from->least_decay;
     out->momentum = from->momentum;
     out->clips_updates = from->clips_updates;
     out->scale = from->scale;

@@ -52,6 +52,11 @@ for from in gpt2_plain gpt2_zero1_bf16 gpt2_bf16_optimizer; do
     done
 done
 
+# Of one group, norms and biases decayed, too.
+"$dsflow" checkpoint import ds/gpt2_plain short.toml --set job.output=p > log 2> err || fault "gpt2_plain: $(cat err)"
+grep -q "^dsflow: warning: ds/gpt2_plain/global_step3: all groups of parameters have a weight decay: the job's" err ||
+    fault "gpt2_plain: $(cat err)"
+
 # What tensor ranks share is joined.
 "$dsflow" -q checkpoint import ds/llama_zero3 short.toml --set job.output=l > log 2>&1 || fault "llama_zero3: $(cat log)"
 for from in llama_tensor2_zero1 llama_tensor2_zero3; do
