@@ -387,6 +387,25 @@ static void take_gradients(struct dsf_ds *x, const char *path,
         dsf_ds_set_text(x, "precision", "gradients", path, type);
 }
 
+static void take_types_of_gradients(struct dsf_ds *x, const char *compute)
+{
+    static const char sent[] = "communication_data_type";
+    static const char kept[] = "data_types.grad_accum_dtype";
+    const char *a, *b;
+
+    take_gradients(x, sent, compute);
+    take_gradients(x, kept, compute);
+    if (dsf_ds_get(x, sent) == NULL || dsf_ds_get(x, kept) == NULL)
+        return;
+    a = type_of(x, sent, "fp32");
+    b = type_of(x, kept, "fp32");
+    if (a != NULL && b != NULL && strcmp(a, b) != 0)
+        dsf_ds_refuse(x, sent,
+                      "%s: gradients are sent in the type that they are added "
+                      "up in: expected %s, as %s has it",
+                      a, b, kept);
+}
+
 /* Stages 1 and 2 skip updates by gradients that are not finite, unless they are
  * told not to look; the others do not look. */
 static void take_overflow(struct dsf_ds *x)
@@ -416,8 +435,7 @@ static void take_precision(struct dsf_ds *x, const char *compute)
 {
     if (strcmp(compute, "fp16") == 0)
         take_loss_scale(x);
-    take_gradients(x, "communication_data_type", compute);
-    take_gradients(x, "data_types.grad_accum_dtype", compute);
+    take_types_of_gradients(x, compute);
     if (strcmp(compute, "bf16") == 0)
         take_bf16(x);
 }
@@ -469,6 +487,22 @@ static void take_zero(struct dsf_ds *x, const char *compute)
     }
 }
 
+/* The folder on NVMe, one for all that is there. */
+static void take_disk(struct dsf_ds *x, const char *path)
+{
+    static const char first[] = Z "offload_optimizer.nvme_path";
+    const char *folder = dsf_ds_text(x, path, "/local_nvme");
+
+    if (strcmp(path, first) != 0 &&
+        strcmp(dsf_ds_text(x, Z "offload_optimizer.device", ""), "nvme") == 0 &&
+        strcmp(dsf_ds_text(x, first, "/local_nvme"), folder) != 0)
+        dsf_ds_refuse(x, path,
+                      "%.200s: all that is on NVMe is in one folder: expected "
+                      "that of offload_optimizer",
+                      folder);
+    dsf_ds_set_text(x, "memory.nvme", "path", path, folder);
+}
+
 /* Of its section, or of the key that it had before. */
 static void take_device(struct dsf_ds *x, const char *key, const char *section,
                         const char *before)
@@ -476,7 +510,6 @@ static void take_device(struct dsf_ds *x, const char *key, const char *section,
     char *path = dsf_xasprintf(Z "%s.device", section);
     char *disk = dsf_xasprintf(Z "%s.nvme_path", section);
     const char *device = dsf_ds_text(x, path, NULL), *from = path;
-    const char *folder = dsf_ds_text(x, disk, "/local_nvme");
 
     if (device == NULL && dsf_ds_true(x, before, false)) {
         device = "cpu";
@@ -489,7 +522,7 @@ static void take_device(struct dsf_ds *x, const char *key, const char *section,
     } else {
         dsf_ds_set_text(x, "offload", key, from, device);
         if (strcmp(device, "nvme") == 0)
-            dsf_ds_set_text(x, "memory.nvme", "path", disk, folder);
+            take_disk(x, disk);
     }
     free(path);
     free(disk);
@@ -502,7 +535,9 @@ static void take_share(struct dsf_ds *x)
 
     if (ratio < 0 || ratio > 1)
         dsf_ds_refuse(x, path, "%g: expected 0 to 1", ratio);
-    else if (ratio < 1 && dsf_ds_get(x, Z "offload_optimizer.device") != NULL)
+    else if (ratio < 1 &&
+             strcmp(dsf_ds_text(x, Z "offload_optimizer.device", "none"),
+                    "none") != 0)
         dsf_ds_set_number(x, "offload", "share", path, 1 - ratio);
 }
 

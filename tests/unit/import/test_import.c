@@ -709,6 +709,13 @@ static void types_are_those_asked_for(void **state)
          RANKS(1));
     assert_line("loss_scale = 128.0 ");
     assert_line("on_nonfinite = \"skip\"        # fp16.loss_scale, line 1\n");
+    assert_refused("{" BATCH "\"bf16\": {\"enabled\": true},\n"
+                   "\"communication_data_type\": \"bf16\", "
+                   "\"data_types\": {\"grad_accum_dtype\": \"fp32\"}}",
+                   RANKS(1),
+                   "ds.json:2: communication_data_type: bf16: gradients are "
+                   "sent in the type that they are added up in: expected fp32, "
+                   "as data_types.grad_accum_dtype has it");
     assert_refused("{" BATCH "\"fp16\": {\"enabled\": true}, "
                    "\"bf16\": {\"enabled\": true}}",
                    RANKS(1),
@@ -733,6 +740,10 @@ static void memories_are_those_asked_for(void **state)
     assert_line("path = \"/disk\" ");
     assert_line("block = \"262144B\" ");
     assert_line("depth = 32 ");
+    make("{" BATCH "\"zero_optimization\": {\"stage\": 3, "
+         "\"offload_optimizer\": {\"device\": \"none\", \"ratio\": 0.3}}}",
+         RANKS(4));
+    assert_null(strstr(did.text, "share"));
     make("{" BATCH "\"bf16\": {\"enabled\": true}, \"zero_optimization\": "
          "{\"stage\": 3, \"param_persistence_threshold\": 1e4}}",
          RANKS(4));
@@ -746,6 +757,29 @@ static void memories_are_those_asked_for(void **state)
                    RANKS(4),
                    "ds.json:1: zero_optimization.offload_optimizer.device: "
                    "gpu: expected none, cpu or nvme");
+}
+
+#define ON_DISK "\"device\": \"nvme\", \"nvme_path\": "
+
+static void one_folder_is_on_nvme(void **state)
+{
+    make("{" BATCH "\"zero_optimization\": {\"stage\": 3, "
+         "\"offload_optimizer\": {" ON_DISK "\"/a\"}, "
+         "\"offload_param\": {" ON_DISK "\"/a\"}}}",
+         RANKS(1));
+    assert_line("path = \"/a\" ");
+    make("{" BATCH "\"zero_optimization\": {\"stage\": 3, "
+         "\"offload_optimizer\": {\"device\": \"cpu\"}, "
+         "\"offload_param\": {" ON_DISK "\"/b\"}}}",
+         RANKS(1));
+    assert_line("path = \"/b\" ");
+    assert_refused("{" BATCH "\"zero_optimization\": {\"stage\": 3,\n"
+                   "\"offload_optimizer\": {" ON_DISK "\"/a\"},\n"
+                   "\"offload_param\": {" ON_DISK "\"/b\"}}}",
+                   RANKS(1),
+                   "ds.json:3: zero_optimization.offload_param.nvme_path: /b: "
+                   "all that is on NVMe is in one folder: expected that of "
+                   "offload_optimizer");
 }
 
 /* --- what is open, set or dropped ----------------------------------------- */
@@ -1007,6 +1041,7 @@ int main(void)
         cmocka_unit_test(rates_are_those_of_deepspeed),
         cmocka_unit_test(types_are_those_asked_for),
         cmocka_unit_test(memories_are_those_asked_for),
+        cmocka_unit_test(one_folder_is_on_nvme),
         cmocka_unit_test(what_is_auto_is_left_open_or_set),
         cmocka_unit_test(what_follows_from_auto_is_open),
         cmocka_unit_test(a_type_that_is_set_takes_its_section),
