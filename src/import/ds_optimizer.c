@@ -241,7 +241,7 @@ static void take_warmup(struct dsf_ds *x)
                       shape);
     take_steps(x, "warmup", S "warmup_num_steps", 1000);
     /* DeepSpeed's least. */
-    if (steps < 2 && !dsf_ds_is_auto(x, S "warmup_num_steps"))
+    if (steps >= 0 && steps < 2 && !dsf_ds_is_auto(x, S "warmup_num_steps"))
         dsf_ds_set(x, "schedule", "warmup", S "warmup_num_steps", "2");
     dsf_ds_set_text(x, "schedule", "warmup_shape", S "warmup_type", shape);
 }

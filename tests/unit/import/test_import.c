@@ -994,6 +994,11 @@ static void what_makes_no_job_is_said(void **state)
                    RANKS(1),
                    "ds.json:2: optimizer.params.lr: -1.0: expected a number, 0 "
                    "to 1000, as optimizer.lr");
+    assert_refused("{" BATCH "\"scheduler\": {\"type\": \"WarmupLR\", "
+                   "\"params\":\n{\"warmup_num_steps\": -4}}}",
+                   RANKS(1),
+                   "ds.json:2: scheduler.params.warmup_num_steps: -4: expected "
+                   "a whole number, 0 to 1000000000, as schedule.warmup");
     assert_refused("{" BATCH "\n\"gradient_clipping\": -1}", RANKS(1),
                    "ds.json:2: gradient_clipping: -1.0: expected a number, 0 "
                    "to 1e+12, as optimizer.clip");
