@@ -67,11 +67,15 @@ static void take_betas(struct dsf_ds *x, double beta2)
 /* "Adam" is AdamW, unless it is told otherwise. */
 static void take_kind(struct dsf_ds *x, const struct rule *r)
 {
-    bool classic =
+    const bool classic =
         strcmp(r->type, "adam") == 0 && !dsf_ds_true(x, O "adam_w_mode", true);
+    const bool said = dsf_ds_get(x, "optimizer.type") != NULL &&
+                      !dsf_ds_is_auto(x, "optimizer.type");
 
     dsf_ds_set_text(x, "optimizer", "kind",
-                    classic ? O "adam_w_mode" : "optimizer.type",
+                    classic ? O "adam_w_mode"
+                    : said  ? "optimizer.type"
+                            : "there is no optimizer.type: to be set",
                     classic ? "adam" : r->kind);
     if ((strcmp(r->kind, "adamw") == 0 || strcmp(r->kind, "lamb") == 0) &&
         !dsf_ds_true(x, O "bias_correction", true))

@@ -803,6 +803,7 @@ static void what_is_auto_is_left_open_or_set(void **state)
 
     make_job(json, RANKS(1), &job);
     assert_line("\n#lr = ");
+    assert_line("# there is no optimizer.type: to be set\n");
     assert_line("optimizer.params.lr, line 4, is \"auto\": to be set\n");
     assert_line("\n#betas = ");
     assert_line("\n#clip = ");
