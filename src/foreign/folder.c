@@ -133,6 +133,15 @@ static int fail_empty(const char *path, struct dsflow_err *err)
     char *trainers;
     int status;
 
+    /* As the Trainer's save_only_model has it. */
+    if (dsf_file_is_in(path, "model.safetensors") ||
+        dsf_file_is_in(path, "model.safetensors.index.json"))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: has weights, and no state of an optimizer "
+                           "(optimizer.pt): expected a checkpoint, or "
+                           "model.init = \"%s\" in a job, which begins with "
+                           "them",
+                           path, path);
     trainers = find_trainers(path);
     status =
         dsflow_fail(err, DSFLOW_EINVAL,

@@ -129,6 +129,8 @@ refused 2 1 "ds/gpt2_zero2: --tag: other: there is no such folder in it" ds/gpt2
 cp -r hf/gpt2/checkpoint-3 far && sed 's/"global_step": 3/"global_step": 5000000000/' far/trainer_state.json > far.json && mv far.json far/trainer_state.json
 refused 2 1 "far: step 5000000000, of which 4999999997 without an update: expected a step up to 1000000000" far short.toml
 refused 2 1 "ds: has no files of a checkpoint of DeepSpeed" ds other.toml
+cp -r hf/gpt2/checkpoint-3 only && rm only/optimizer.pt
+refused 2 1 "only: has weights, and no state of an optimizer (optimizer.pt): expected a checkpoint, or model.init = \"only\" in a job" only other.toml
 mkdir -p trainer/checkpoint-5 trainer/checkpoint-10
 refused 2 1 "trainer: .*: did you mean trainer/checkpoint-10$" trainer other.toml
 : > trainer/checkpoint-5/trainer_state.json; : > trainer/checkpoint-5/optimizer.pt
