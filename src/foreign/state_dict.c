@@ -65,6 +65,9 @@ static void take_rule(struct dsf_source *s, const struct dsf_torch_node *group)
     else if (amsgrad != NULL && amsgrad->kind == DSF_TORCH_BOOL &&
              amsgrad->truth && dsf_torch_find(group, "betas") != NULL)
         rule = "AMSGrad"; /* of a class that is called Adam */
+    else if (dsf_torch_find(group, "betas") != NULL &&
+             dsf_torch_find(group, "eps") == NULL)
+        rule = "Lion";
     if (rule[0] != '\0' &&
         (s->optimizer[0] == '\0' || strcmp(rule, "AMSGrad") == 0))
         snprintf(s->optimizer, sizeof(s->optimizer), "%s", rule);

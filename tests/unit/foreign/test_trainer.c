@@ -160,8 +160,10 @@ static int put_nothing(void *user, unsigned i, struct dsf_torch_out *out,
     return DSFLOW_OK;
 }
 
-/* An optimizer of one group, of which there is no state: LLaMA's 21 tensors. */
-static void write_optimizer(const char *name, bool amsgrad)
+/* An optimizer of one group that has these two settings, 0.5 and true, and of
+ * which there is no state: LLaMA's 21 tensors. */
+static void write_optimizer(const char *name, const char *real,
+                            const char *truth)
 {
     struct dsf_torch_tree *t = dsf_torch_tree_new();
     char *path = dsf_xasprintf("%s/%s", folder, name);
@@ -174,10 +176,10 @@ static void write_optimizer(const char *name, bool amsgrad)
     dsf_torch_put_key(t, "param_groups");
     dsf_torch_put_list(t);
     dsf_torch_put_dict(t);
-    dsf_torch_put_key(t, amsgrad ? "amsgrad" : "dampening");
-    dsf_torch_put_bool(t, amsgrad);
-    dsf_torch_put_key(t, amsgrad ? "betas" : "momentum");
+    dsf_torch_put_key(t, real);
     dsf_torch_put_real(t, 0.5);
+    dsf_torch_put_key(t, truth);
+    dsf_torch_put_bool(t, true);
     dsf_torch_put_key(t, "params");
     dsf_torch_put_list(t);
     for (int i = 0; i < 21; i++)
@@ -193,16 +195,23 @@ static void write_optimizer(const char *name, bool amsgrad)
 /* Of SGD without momentum torch keeps no state; settings say the rule. */
 static void an_optimizer_may_have_no_state(void **state)
 {
-    static const char *const rules[] = { "SGD", "AMSGrad" };
+    static const struct {
+        const char *rule, *real, *truth;
+    } rules[] = {
+        { "SGD", "momentum", "dampening" },
+        { "AMSGrad", "betas", "amsgrad" },
+        { "Lion", "betas", "maximize" },
+        { "Adagrad", "eps", "initial_accumulator_value" },
+    };
 
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
         struct dsf_source s;
 
         shell("rm -rf s && cp -r accelerate s && rm s/optimizer.bin");
-        write_optimizer("s/optimizer.bin", i == 1);
+        write_optimizer("s/optimizer.bin", rules[i].real, rules[i].truth);
         open_folder("s", false, &s);
-        assert_string_equal(s.optimizer, rules[i]);
-        assert_true(i == 1 ? isnan(s.momentum) : s.momentum == 0.5);
+        assert_string_equal(s.optimizer, rules[i].rule);
+        assert_true(i == 0 ? s.momentum == 0.5 : isnan(s.momentum));
         assert_int_equal(s.n, 21);
         for (size_t k = 0; k < s.n; k++)
             assert_int_equal(s.tensors[k].has, 1u << DSF_SOURCE_WEIGHT);
