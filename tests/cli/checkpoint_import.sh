@@ -24,7 +24,7 @@ grep -q "^dsflow: warning: optimizer.lr: 0.0003 in the job, and 0.001 in ds/gpt2
 grep -q '"control.step": "3"' a/checkpoints/step-3/manifest.json &&
     grep -q '"cursor.first": "0"' a/checkpoints/step-3/manifest.json || fault "manifest: $(cat a/checkpoints/step-3/manifest.json)"
 "$dsflow" run a --resume > log 2>&1 || fault "--resume: $(cat log)"
-grep -q warning log && fault "--resume warns: $(cat log)"
+grep warning log | grep -qv "was disturbed while it was measured" && fault "--resume warns: $(cat log)"
 [ "$(grep -c '"loss"' a/metrics.jsonl)" -eq 2 ] || fault "not 2 steps: $(cat a/metrics.jsonl)"
 # So it does where the job names the folder.
 "$dsflow" checkpoint import ds/gpt2_zero2 short.toml --set job.output=b --set model.init=ds/gpt2_zero2 > log 2>&1 ||
