@@ -193,6 +193,10 @@ static const struct dsflow_option data_options[] = {
                      "\"bytes\", a tokenizer.json, or a folder that has one or "
                      "GPT-2's two files; where it is not given and the folder "
                      "of model.init has a tokenizer, that one"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, DATA, begin, "false",
+                     "the token that the tokenizer puts before a text (LLaMA's "
+                     "<s>) is put before each file, and before what text is "
+                     "generated from"),
     DSFLOW_OPTION_FLOAT(DATA, validation, "0.05", 0, 0.9,
                         "share of each file kept for validation",
                         "data.validation_files = []"),

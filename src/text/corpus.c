@@ -32,7 +32,7 @@ struct dsf_corpus {
 struct passing {
     struct dsf_token_writer *to;
     struct dsf_encoder *encoder;
-    int32_t eot;                        /* between files; or -1 */
+    int32_t begin, eot;                 /* around files; or -1 */
     const struct dsf_text_files *files; /* that are being read, */
     unsigned first, now;                /* and which of them */
 };
@@ -73,7 +73,11 @@ static int add_files(struct passing *p, const struct dsf_text_files *files,
         size_t b = end != NULL ? end[i] : f->bytes;
 
         p->now = i;
-        status = dsf_encoder_text(p->encoder, f->path, f->text + a, b - a, 1);
+        if (p->begin >= 0 && a == 0 && b > 0)
+            status = dsf_encoder_token(p->encoder, p->begin);
+        if (status == DSFLOW_OK)
+            status =
+                dsf_encoder_text(p->encoder, f->path, f->text + a, b - a, 1);
         if (status == DSFLOW_OK && a < b && p->eot >= 0)
             status = dsf_encoder_token(p->encoder, p->eot);
     }
@@ -91,6 +95,7 @@ static int encode_source(const struct dsf_text_source *s, const char *cache_dir,
     unsigned width = dsf_tokenizer_vocab(s->tok) <= 65536 ? 2 : 4;
     struct passing p = {
         .to = dsf_token_writer_new(cache_dir, key, width),
+        .begin = s->job->data.begin ? dsf_tokenizer_begin(s->tok) : -1,
         .eot = dsf_tokenizer_eot(s->tok),
     };
     const struct dsf_encoding encoding = { take, let_go, &p, cache_dir };
@@ -201,7 +206,8 @@ int dsf_corpus_check(const struct dsf_job *job, const struct dsf_tokenizer *tok,
     struct dsf_text_source s;
     bool exact = dsf_tokenizer_is_bytes(tok);
     struct amount n = { 0, 0, exact ? "" : "at most " };
-    int64_t end = exact ? 0 : 1; /* of a text */
+    /* Of a text: what ends and begins it. */
+    int64_t end = (exact ? 0 : 1) + job->data.begin;
     int status = dsf_text_source_find(&s, job, tok, err);
 
     for (unsigned i = 0; i < s.train.n && status == DSFLOW_OK; i++) {

@@ -24,6 +24,8 @@ bool dsf_tokenizer_same(const struct dsf_tokenizer *a,
 int32_t dsf_tokenizer_vocab(const struct dsf_tokenizer *tok); /* ids < this */
 /* End-of-text token, or -1. */
 int32_t dsf_tokenizer_eot(const struct dsf_tokenizer *tok);
+/* The one that it puts before a text for its model, or -1. */
+int32_t dsf_tokenizer_begin(const struct dsf_tokenizer *tok);
 /* How many tokens `bytes` bytes of text are at most. */
 int64_t dsf_tokenizer_most(const struct dsf_tokenizer *tok, int64_t bytes);
 /* 64-bit hash of everything that decides what encode gives. */
@@ -39,7 +41,8 @@ void dsf_tokens_fini(struct dsf_tokens *t);
 
 /* Append the tokens of `text` (any bytes) to `out`. `special`: added tokens in
  * the text are recognised. Never fails on content: decode(encode(x)) = x, in
- * normal form C where the tokenizer asks for it. */
+ * normal form C where the tokenizer asks for it, and behind the space that some
+ * put in front. */
 int dsf_encode(const struct dsf_tokenizer *tok, const char *text, size_t bytes,
                int special, struct dsf_tokens *out, struct dsflow_err *err);
 /* The bytes of one token: borrowed; *n is their number. An id beyond the

@@ -122,6 +122,8 @@ uint64_t dsf_text_source_key(const struct dsf_text_source *s)
 
     XXH3_64bits_reset(state);
     XXH3_64bits_update(state, words, sizeof(words));
+    if (s->job->data.begin)
+        XXH3_64bits_update(state, "begin", 5);
     for (unsigned i = 0; i < s->train.n; i++) {
         words[0] = s->train.v[i].bytes;
         words[1] = s->cuts[i];

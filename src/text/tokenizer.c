@@ -66,7 +66,7 @@ struct dsf_tokenizer *dsf_tokenizer_new(void)
     struct dsf_tokenizer *t = dsf_xcalloc(1, sizeof(*t));
 
     t->files = dsf_xcalloc(3, sizeof(*t->files));
-    t->eot = -1;
+    t->eot = t->begin = -1;
     t->hash = RULES;
     return t;
 }
@@ -153,6 +153,16 @@ int dsf_tokenizer_finish(struct dsf_tokenizer *tok, const char *path,
     return DSFLOW_OK;
 }
 
+int32_t dsf_tokenizer_find(const struct dsf_tokenizer *tok, const char *text)
+{
+    for (unsigned i = 0; text != NULL && i < tok->nadded; i++)
+        if (strcmp(tok->added[i].text, text) == 0)
+            return tok->added[i].id;
+    return text != NULL && tok->bpe != NULL
+               ? dsf_bpe_find(tok->bpe, text, strlen(text))
+               : -1;
+}
+
 bool dsf_tokenizer_is_bytes(const struct dsf_tokenizer *tok)
 {
     return tok->bpe == NULL;
@@ -192,6 +202,11 @@ int64_t dsf_tokenizer_most(const struct dsf_tokenizer *tok, int64_t bytes)
 int32_t dsf_tokenizer_eot(const struct dsf_tokenizer *tok)
 {
     return tok->eot;
+}
+
+int32_t dsf_tokenizer_begin(const struct dsf_tokenizer *tok)
+{
+    return tok->begin;
 }
 
 uint64_t dsf_tokenizer_hash(const struct dsf_tokenizer *tok)

@@ -38,7 +38,7 @@ struct dsf_tokenizer {
     uint64_t *starts[2]; /* of each value of `late`: which pairs of bytes
                             begin an added token; NULL: there is none */
     int first[2];        /* the byte that all of them begin with, or -1 */
-    int32_t vocab, eot;
+    int32_t vocab, eot, begin; /* -1: none */
     uint64_t hash;
     char **files; /* at most two, and NULL */
 };
@@ -52,6 +52,8 @@ void dsf_tokenizer_add(struct dsf_tokenizer *tok, const char *text, size_t n,
 /* All was added: `path` is for the message where most ids have no token. */
 int dsf_tokenizer_finish(struct dsf_tokenizer *tok, const char *path,
                          struct dsflow_err *err);
+/* The token of this text, or -1; of NULL, too. */
+int32_t dsf_tokenizer_find(const struct dsf_tokenizer *tok, const char *text);
 /* Of the ids below the size of the vocabulary, those without a token. */
 int32_t dsf_tokenizer_holes(const struct dsf_tokenizer *tok);
 

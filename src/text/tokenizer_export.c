@@ -153,16 +153,6 @@ static const char *content_of(const json_t *token)
         json_is_object(token) ? json_object_get(token, "content") : token);
 }
 
-static int32_t id_of(const struct dsf_tokenizer *tok, const char *text)
-{
-    for (unsigned i = 0; text != NULL && i < tok->nadded; i++)
-        if (strcmp(tok->added[i].text, text) == 0)
-            return tok->added[i].id;
-    return text != NULL && tok->bpe != NULL
-               ? dsf_bpe_find(tok->bpe, text, strlen(text))
-               : -1;
-}
-
 /* What begins a text, by what ends it, where no file says so. */
 static const char *guess(const struct dsf_tokenizer *tok, int role)
 {
@@ -179,7 +169,7 @@ static const char *guess(const struct dsf_tokenizer *tok, int role)
 
     for (size_t i = 0; end != NULL && i < sizeof(pairs) / sizeof(*pairs); i++)
         if (strcmp(end, pairs[i][0]) == 0 && role < 2 &&
-            id_of(tok, pairs[i][1 - role]) >= 0)
+            dsf_tokenizer_find(tok, pairs[i][1 - role]) >= 0)
             return pairs[i][1 - role];
     return NULL;
 }
@@ -250,7 +240,8 @@ static json_t *make_ids(const struct dsf_tokenizer *tok, const char *source,
         snprintf(key, sizeof(key), "%s_token_id", roles[i]);
         snprintf(token, sizeof(token), "%s_token", roles[i]);
         known = json_object_get(began, key);
-        id = id_of(tok, content_of(json_object_get(config, token)));
+        id =
+            dsf_tokenizer_find(tok, content_of(json_object_get(config, token)));
         if (known != NULL && are_ids(known, tok->vocab))
             json_object_set(ids, key, known);
         else

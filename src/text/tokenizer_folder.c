@@ -70,6 +70,25 @@ static int check_gpt2(const char *dir, const char *const *pair,
     return status;
 }
 
+/* What the class of the tokenizer adds, where its file does not say so. */
+static void find_begin(struct dsf_tokenizer *tok, const char *dir)
+{
+    char *path = dsf_xasprintf("%s/tokenizer_config.json", dir);
+    const json_t *token;
+    const char *text;
+    json_t *root;
+
+    if (dsf_json_load(path, DSF_MOST_VOCAB, &root, NULL) == DSFLOW_OK) {
+        token = json_object_get(root, "bos_token");
+        text = json_string_value(
+            json_is_object(token) ? json_object_get(token, "content") : token);
+        if (json_is_true(json_object_get(root, "add_bos_token")))
+            tok->begin = dsf_tokenizer_find(tok, text);
+        json_decref(root);
+    }
+    free(path);
+}
+
 int dsf_tokenizer_read_folder(struct dsf_tokenizer *tok, const char *dir,
                               struct dsflow_err *err)
 {
@@ -81,6 +100,8 @@ int dsf_tokenizer_read_folder(struct dsf_tokenizer *tok, const char *dir,
         one = dsf_xasprintf("%s/%s", dir, json);
         status = dsf_tokenizer_read_json(tok, one, err);
         free(one);
+        if (status == DSFLOW_OK && tok->begin < 0)
+            find_begin(tok, dir);
         return status;
     }
     if (pair == NULL)

@@ -348,14 +348,31 @@ static int read_all_added(const struct source *s, const json_t *added)
     return status;
 }
 
+/* The one token that a template has before a text. */
+static void find_begin(const struct source *s, const json_t *post)
+{
+    const json_t *parts = get(post, "single"), *known, *ids;
+    const char *name = json_string_value(
+        get(get(json_array_get(parts, 0), "SpecialToken"), "id"));
+
+    if (name == NULL || get(json_array_get(parts, 1), "Sequence") == NULL)
+        return;
+    known = get(get(post, "special_tokens"), name);
+    ids = get(known, "ids");
+    if (json_array_size(ids) == 1 && json_is_integer(json_array_get(ids, 0)))
+        s->tok->begin = (int32_t)json_integer_value(json_array_get(ids, 0));
+}
+
 /* A post-processor puts tokens around a text for a model's use of it; text to
- * train on stays as it is. */
-static int check_post_processor(const struct source *s, const json_t *post)
+ * train on stays as it is, but for data.begin. */
+static int read_post_processor(const struct source *s, const json_t *post)
 {
     const json_t *steps = get(post, "processors");
     const char *kind = kind_of(post);
     int status = DSFLOW_OK;
 
+    if (strcmp(kind, "TemplateProcessing") == 0)
+        find_begin(s, post);
     if (post == NULL || strcmp(kind, "ByteLevel") == 0 ||
         strcmp(kind, "TemplateProcessing") == 0)
         return DSFLOW_OK;
@@ -365,7 +382,7 @@ static int check_post_processor(const struct source *s, const json_t *post)
                       "ByteLevel, TemplateProcessing or a Sequence of them",
                       kind);
     for (size_t i = 0; i < json_array_size(steps) && status == DSFLOW_OK; i++)
-        status = check_post_processor(s, json_array_get(steps, i));
+        status = read_post_processor(s, json_array_get(steps, i));
     return status;
 }
 
@@ -410,6 +427,14 @@ static int read_around(const struct source *s, const json_t *all)
     return status == DSFLOW_OK ? check_decoder(s, get(all, "decoder")) : status;
 }
 
+static bool is_added(const struct dsf_tokenizer *tok, int32_t id)
+{
+    for (unsigned i = 0; i < tok->nadded; i++)
+        if (tok->added[i].id == id)
+            return true;
+    return false;
+}
+
 static int32_t find_eot(const struct dsf_tokenizer *tok)
 {
     static const char *const names[] = {
@@ -447,7 +472,7 @@ int dsf_tokenizer_parse_json(struct dsf_tokenizer *tok, const char *text,
         status =
             s.pieces ? dsf_pieces_read(&s, all, &pieces) : read_around(&s, all);
     if (status == DSFLOW_OK)
-        status = check_post_processor(&s, get(all, "post_processor"));
+        status = read_post_processor(&s, get(all, "post_processor"));
     if (status == DSFLOW_OK)
         status = read_model(&s, get(all, "model"));
     if (status == DSFLOW_OK && s.pieces)
@@ -458,6 +483,8 @@ int dsf_tokenizer_parse_json(struct dsf_tokenizer *tok, const char *text,
     if (status < 0)
         return status;
     tok->eot = find_eot(tok);
+    if (!dsf_bpe_has(tok->bpe, tok->begin) && !is_added(tok, tok->begin))
+        tok->begin = -1;
     return dsf_tokenizer_finish(tok, path, err);
 }
 

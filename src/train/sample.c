@@ -249,6 +249,23 @@ static int go_on(struct dsf_generator *g, const struct dsf_model *model,
     return status;
 }
 
+static bool begins(const struct dsf_job *job)
+{
+    return job != NULL && job->data.begin;
+}
+
+static int encode_prompt(const struct dsf_tokenizer *tok,
+                         const struct dsf_job *job, const char *prompt,
+                         size_t bytes, struct dsf_tokens *in,
+                         struct dsflow_err *err)
+{
+    if (begins(job)) {
+        dsf_grow(&in->v, &in->cap, 1, sizeof(*in->v));
+        in->v[in->n++] = dsf_tokenizer_begin(tok);
+    }
+    return dsf_encode(tok, prompt, bytes, 1, in, err);
+}
+
 int dsf_generate(const struct dsf_model *model, const struct dsf_job *job,
                  const struct dsf_text_weights *weights,
                  const struct dsf_tokenizer *tok, const char *prompt,
@@ -263,11 +280,11 @@ int dsf_generate(const struct dsf_model *model, const struct dsf_job *job,
 
     *sampled = (struct dsf_sampled){ .tokens = 0 };
     /* A model needs something to go on from. */
-    if (bytes == 0 && eot < 0) {
+    if (bytes == 0 && eot < 0 && !begins(job)) {
         prompt = "\n";
         bytes = 1;
     }
-    status = dsf_encode(tok, prompt, bytes, 1, &in, err);
+    status = encode_prompt(tok, job, prompt, bytes, &in, err);
     if (status == DSFLOW_OK && in.n == 0) {
         in.v = dsf_xcalloc(1, sizeof(*in.v));
         in.v[in.n++] = eot;
@@ -301,8 +318,8 @@ int dsf_sample_check(const struct dsf_job *job, const struct dsf_model *model,
 
     if (sample->tokens == 0)
         return DSFLOW_OK;
-    status =
-        dsf_encode(tok, sample->prompt, strlen(sample->prompt), 1, &in, err);
+    status = encode_prompt(tok, job, sample->prompt, strlen(sample->prompt),
+                           &in, err);
     prompt = in.n > 0 ? (int64_t)in.n : 1;
     dsf_tokens_fini(&in);
     if (status == DSFLOW_OK && prompt > context)

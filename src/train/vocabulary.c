@@ -96,6 +96,11 @@ int dsf_vocabulary_check(const struct dsf_session *s, struct dsflow_err *err)
     /* Bytes may not be what the caller's tokens stand for. */
     if (s->own != NULL && !dsf_job_has(job, "data", "tokenizer"))
         return DSFLOW_OK;
+    if (job->data.begin && dsf_tokenizer_begin(s->tok) < 0)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", "begin",
+                            "true: tokenizer %s puts no token before a text: "
+                            "expected false",
+                            job->data.tokenizer);
     if (vocab < tokens)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "vocab",
                             "%d: expected at least the %d tokens of %s", vocab,

@@ -133,6 +133,27 @@ tr -d '\n ' < sourced-hf/tokenizer_config.json |
 has sourced-hf/generation_config.json temperature 0.6
 cmp source/chat_template.jinja sourced-hf/chat_template.jinja || fault "the template of chats is lost"
 
+# The token that a tokenizer puts before a text: before each file, and before a
+# prompt.
+mkdir begins && cp "$tiny" begins/tokenizer.json
+echo '{"add_bos_token": true, "bos_token": {"content": "<tool>"}}' > begins/tokenizer_config.json
+cp text.txt more.txt
+tokens() {
+    run $1 --set data.tokenizer=begins --set data.begin=$2 --set data.validation=0.1 \
+        --set 'data.train=["text.txt","more.txt"]'
+    sed -n 's/.* \([0-9]*\) tokens\{0,1\} to train on, \([0-9]*\) to validate.*/\1 \2/p' log
+}
+tokens unbegun false > few && tokens begun true > more
+[ "$(cat more)" = "$(($(cut -d ' ' -f 1 few) + 2)) $(cut -d ' ' -f 2 few)" ] ||
+    fault "begins: $(cat few), then $(cat more)"
+"$dsflow" generate begun --prompt Line --tokens 9 > 1st 2> err || fault "$(cat err)"
+"$dsflow" generate begun --prompt '<tool>Line' --tokens 9 --set data.begin=false > 2nd 2> err ||
+    fault "$(cat err)"
+sed 's/^<tool>//' 2nd | cmp - 1st || fault "begins: $(cat 1st) is not $(cat 2nd)"
+"$dsflow" plan job.toml --set data.begin=true > out 2> err
+[ $? -eq 2 ] && [ "$(cat err)" = "dsflow: --set: data: begin: true: tokenizer bytes puts no token before a text: expected false" ] ||
+    fault "begin with bytes: $(cat err)"
+
 # What transformers would read otherwise is said.
 run biased --set model.family=llama --set model.qkv_bias=true
 says "load this tokenizer with PreTrainedTokenizerFast" checkpoint export biased biased-hf

@@ -29,6 +29,41 @@ static void texts_give_the_known_ids(void **state)
     dsf_tokenizer_free(tok);
 }
 
+#define TEMPLATE(single, id)                                                   \
+    "{\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "     \
+    "[" single                                                                 \
+    "], \"special_tokens\": {\"<s>\": {\"id\": \"<s>\", \"ids\": [" id "]}}}}"
+#define BEGIN "{\"SpecialToken\": {\"id\": \"<s>\"}}"
+#define TEXT  "{\"Sequence\": {\"id\": \"A\"}}"
+
+static void a_template_says_what_begins_a_text(void **state)
+{
+    static const struct {
+        const char *change;
+        int32_t begin;
+    } cases[] = {
+        { "{}", -1 },
+        { TEMPLATE(BEGIN ", " TEXT, "271"), 271 },
+        { TEMPLATE(BEGIN ", " TEXT ", " BEGIN, "65"), 65 },
+        { TEMPLATE(TEXT ", " BEGIN, "271"), -1 },
+        { TEMPLATE(BEGIN ", " BEGIN ", " TEXT, "271"), -1 },
+        { TEMPLATE(BEGIN ", " TEXT, "271, 272"), -1 },
+        { TEMPLATE(BEGIN ", " TEXT, "5000"), -1 },
+        { TEMPLATE(BEGIN ", " TEXT, "-7"), -1 },
+        { TEMPLATE(BEGIN ", " TEXT, "\"271\""), -1 },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct dsf_tokenizer *tok;
+        struct dsflow_err err;
+
+        assert_int_equal(open_changed(cases[i].change, &tok, &err), DSFLOW_OK);
+        assert_int_equal(dsf_tokenizer_begin(tok), cases[i].begin);
+        GIVES(tok, "hello world", 259, 264);
+        dsf_tokenizer_free(tok);
+    }
+}
+
 static void special_tokens_are_text_where_they_are_not_wanted(void **state)
 {
     struct dsf_tokens out = { 0 };
@@ -370,6 +405,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_give_the_known_ids),
+        cmocka_unit_test(a_template_says_what_begins_a_text),
         cmocka_unit_test(special_tokens_are_text_where_they_are_not_wanted),
         cmocka_unit_test(variants_of_the_same_file_are_read),
         cmocka_unit_test(text_is_brought_into_normal_form_where_asked),
