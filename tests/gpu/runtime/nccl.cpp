@@ -1,16 +1,19 @@
 /* nccl.cpp - NCCL between GPUs that are not there, of processes of one machine:
  * sockets. What makes programs hang on real ones is as it is there: an
  * operation stays in its stream until the other end has come; those of a
- * communicator follow each other at a GPU in any streams; two members that meet
- * the first time keep the threads that call; nobody hears of a death; one that
- * is left waits for the others of its GPU. What waits for longer than
- * DSFLOW_EMULATED_HANG seconds (20) is named, and ends the process. */
+ * communicator follow each other at a GPU in any streams, and those of all of
+ * them where NCCL_LAUNCH_ORDER_IMPLICIT asks for it (as with drivers before
+ * CUDA 12.3); two members that meet the first time keep the threads that call;
+ * nobody hears of a death; one that is left waits for the others of its GPU.
+ * What waits for longer than DSFLOW_EMULATED_HANG seconds (20) is named, and
+ * ends the process. */
 #include "runtime.h"
 
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <nccl.h>
@@ -47,6 +50,30 @@ struct patience {
     }
 };
 
+/* What waits for its turn, in the order in which it was put into streams. */
+struct order {
+    std::mutex lock; /* of these: */
+    std::condition_variable changed;
+    uint64_t given = 0, turn = 0;
+};
+
+/* Of a communicator; of all of a GPU where they are asked to have one. */
+std::shared_ptr<order> order_of(int gpu)
+{
+    static std::map<int, std::shared_ptr<order>> all;
+    static std::mutex lock;
+    const char *one = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+
+    if (one == nullptr || strcmp(one, "1") != 0)
+        return std::make_shared<order>();
+
+    std::lock_guard<std::mutex> guard(lock);
+
+    if (all[gpu] == nullptr)
+        all[gpu] = std::make_shared<order>();
+    return all[gpu];
+}
+
 struct state {
     const std::string name;
     const int n, me, gpu;
@@ -54,12 +81,10 @@ struct state {
     std::map<int, int> to, from; /* by member: sockets */
     std::set<int> answered;
     std::atomic<bool> left{ false }, broken{ false };
-    std::mutex lock; /* of these: */
-    std::condition_variable changed;
-    uint64_t given = 0, turn = 0; /* of what is put into streams */
+    const std::shared_ptr<order> line;
 
     state(const char *id, int members, int member, int on)
-        : name(id), n(members), me(member), gpu(on)
+        : name(id), n(members), me(member), gpu(on), line(order_of(on))
     {
     }
     ~state()
@@ -293,24 +318,25 @@ void run(const op &o)
 /* In the order in which they were put into any streams of the GPU. */
 void run_in_turn(const std::vector<op> &ops, uint64_t ticket)
 {
-    state &s = *ops[0].comm;
+    const state &s = *ops[0].comm;
     const patience p = { "behind another message, for", s.gpu, ops[0].peer };
+    order &line = *s.line;
 
     {
-        std::unique_lock<std::mutex> guard(s.lock);
+        std::unique_lock<std::mutex> guard(line.lock);
 
-        while (s.turn != ticket && !s.left) {
-            s.changed.wait_for(guard, std::chrono::milliseconds(20));
+        while (line.turn != ticket && !s.left) {
+            line.changed.wait_for(guard, std::chrono::milliseconds(20));
             p.look();
         }
     }
     for (const op &o : ops)
         run(o);
 
-    std::lock_guard<std::mutex> guard(s.lock);
+    std::lock_guard<std::mutex> guard(line.lock);
 
-    s.turn++;
-    s.changed.notify_all();
+    line.turn++;
+    line.changed.notify_all();
 }
 
 /* Those of one communicator are one thing in its stream. */
@@ -323,7 +349,7 @@ void put(const std::vector<op> &ops)
         by_comm[o.comm].push_back(o);
     for (const auto &one : by_comm) {
         const std::vector<op> v = one.second;
-        const uint64_t ticket = one.first->given++;
+        const uint64_t ticket = one.first->line->given++;
         const int gpu = one.first->gpu;
 
         messages(gpu, 1);
