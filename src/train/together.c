@@ -4,6 +4,7 @@
 #include "train/together.h"
 
 #include "base/alloc.h"
+#include "exec/nccl.h"
 #include "exec/spread.h"
 #include "kernels/kernels.h"
 #include "net/pass.h"
@@ -39,6 +40,7 @@ struct order {
     int32_t near;        /* ranks of all processes on its host */
     int32_t direct;      /* do messages go from GPU to GPU? */
     int32_t alone;       /* has the first one not the tasks of all? */
+    struct dsf_nccl_version nccl; /* of the first one, where they do */
     char isa[32];        /* of the kernels of the first one */
     char marked[80];     /* a file in the output folder */
 };
@@ -106,6 +108,8 @@ static int order(const struct dsf_session *s,
     int status = DSFLOW_OK;
 
     o.machine.node_of = NULL; /* is in this process */
+    if (s->direct)
+        o.nccl = dsf_nccl_version(NULL);
     snprintf(o.isa, sizeof(o.isa), "%s", dsf_kernels_isa());
     snprintf(o.marked, sizeof(o.marked), "%s", s->folder.name);
     snprintf(o.version, sizeof(o.version), "%s", PACKAGE_VERSION);
@@ -275,6 +279,25 @@ static int asked(void *user, struct dsflow_err *err)
     return dsf_by_all_serve(&x->s, x->wire, err);
 }
 
+/* NCCL knows no other version than its own, and may wait for one for ever. */
+static int check_nccl(const struct order *o, struct dsflow_err *err)
+{
+    struct dsflow_err why;
+    const struct dsf_nccl_version own = dsf_nccl_version(&why);
+
+    if (!o->direct || strcmp(own.s, o->nccl.s) == 0)
+        return DSFLOW_OK;
+    if (own.s[0] == '\0')
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: mesh: transport: no NCCL: expected %s, as in "
+                           "process 0, or \"mpi\": %s",
+                           o->path, o->nccl.s, why.msg);
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: mesh: transport: NCCL %s: expected %s, as in "
+                       "process 0, or \"mpi\"",
+                       o->path, own.s, o->nccl.s);
+}
+
 /* The job and its plan, as the first process has them, but only the tasks of
  * this one. */
 static int open_plan(struct served *x, const struct order *o, const char *text,
@@ -296,6 +319,8 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
     x->s.machine = o->machine;
     x->s.first = o->first;
     x->s.direct = o->direct;
+    if (status == DSFLOW_OK)
+        status = check_nccl(o, err);
     if (status == DSFLOW_OK)
         status = dsf_machine_keys_share_gpus(x->s.job, o->rank, o->ranks,
                                              &x->s.machine, &x->s.model, err);

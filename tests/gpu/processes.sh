@@ -126,6 +126,26 @@ DSFLOW_EMULATED_GPUS=2 "$dsflow" run job.toml $keys -n 2 --set job.output=few \
 [ $? -eq 2 ] || fault "two GPUs where four are wanted: $(cat log)"
 grep -q 'machine: gpus: 4: the driver shows 2' log || fault "$(cat log)"
 
+# in_two TEXT A B: processes 0 and 1 of a job by NCCL, each with its settings, end with
+# this line before the first step, and say no other.
+in_two() {
+    keys="job.toml --set machine.gpus=2 --set mesh.data=2 --set zero.stage=3
+          --set run.patience=2 --set job.output=few"
+    rm -rf few
+    # shellcheck disable=SC2086
+    timeout -k 5 200 mpirun -n 1 env $2 "$dsflow" run $keys : \
+        -n 1 env $3 "$dsflow" run $keys > log 2>&1
+    got=$?
+    grep "^dsflow: .*process" log > said
+    [ $got -ne 0 ] && [ $got -ne 124 ] && [ "$(wc -l < said)" -eq 1 ] &&
+        grep -q "^dsflow: .*$1" said && ! grep -q "^step " log ||
+        fault "$2, $3: status $got: $(cat log)"
+}
+in_two "process 1 (host .*): job.toml: mesh: transport: no NCCL: expected 2.28.9" \
+    A= DSFLOW_NCCL=no
+in_two "process 1 (host .*): job.toml: mesh: transport: NCCL 2.27.3: expected 2.28.9" \
+    A= DSFLOW_EMULATED_NCCL=22703
+
 # fails_in PROCESS SETTING=N TRANSPORT: its N-th kernel or copy meets a bad address
 # (FAIL), its N-th communicator cannot be joined (JOIN), its N-th message is lost
 # (BREAK), or cannot be put into a stream (PUT). Both end, and the first says where it

@@ -402,7 +402,7 @@ extern "C" {
 
 ncclResult_t ncclGetVersion(int *version)
 {
-    *version = 22809;
+    *version = static_cast<int>(setting("NCCL", 22809));
     return ncclSuccess;
 }
 
