@@ -210,11 +210,15 @@ int dsf_direct_join(struct dsflow_exec *exec, struct dsflow_err *err)
     if (d == NULL || d->nways == 0)
         return DSFLOW_OK;
     for (size_t i = 0, n; i < d->nways && status == DSFLOW_OK; i += n) {
+        const int32_t process = d->ways[i].process;
+
         n = to_one(d, i);
+        dsf_watch_waits(process, "NCCL");
         status = d->ways[i].out ? join_senders(d, &d->ways[i], n, err)
                                 : join_receiver(d, &d->ways[i], n, err);
         if (status == DSFLOW_OK)
             status = try_ways(d, &d->ways[i], n, err);
+        dsf_watch_waits(process, NULL);
     }
     if (status == DSFLOW_OK) {
         dsf_direct_listen(d);

@@ -284,6 +284,7 @@ void dsf_watch_waits(int32_t process, const char *what)
     if (!dsf_the_watch.open)
         return;
     pthread_mutex_lock(&dsf_the_watch.lock);
+    dsf_the_watch.came += what == NULL;
     dsf_the_watch.waits_for = what != NULL ? process : -1;
     dsf_the_watch.waits_since = dsf_now();
     snprintf(dsf_the_watch.waits, sizeof(dsf_the_watch.waits), "%s",

@@ -11,7 +11,7 @@
 
 /* What a process has done, and what it waits for. */
 struct dsf_watch_state {
-    uint64_t ended;  /* tasks */
+    uint64_t ended;  /* tasks, and what dsf_watch_waits waited for */
     char task[96];   /* one that runs; "": none does */
     char awaits[96]; /* the one that has been awaited longest, … */
     int32_t from;    /* … of this process; -1: none is */

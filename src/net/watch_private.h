@@ -64,6 +64,7 @@ extern struct dsf_the_watch {
     int32_t waits_for;
     char waits[96];
     double waits_since;
+    uint64_t came; /* how often what was waited for has come */
 
     uint64_t ended; /* tasks of all processes, when one last ended: */
     double moved;

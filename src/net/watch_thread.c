@@ -205,8 +205,7 @@ static void look_here(double now)
         seen.waited = now - dsf_the_watch.waits_since;
         snprintf(seen.awaits, sizeof(seen.awaits), "%s", dsf_the_watch.waits);
     }
-    if (dsf_the_watch.look == NULL)
-        seen.ended = s->ended;
+    seen.ended += dsf_the_watch.came;
     *s = seen;
     dsf_the_watch.own.first = dsf_the_watch.told.first;
     dsf_the_watch.own.nranks = dsf_the_watch.told.nranks;

@@ -145,6 +145,9 @@ in_two "process 1 (host .*): job.toml: mesh: transport: no NCCL: expected 2.28.9
     A= DSFLOW_NCCL=no
 in_two "process 1 (host .*): job.toml: mesh: transport: NCCL 2.27.3: expected 2.28.9" \
     A= DSFLOW_EMULATED_NCCL=22703
+# Each waits for the other: either may be named.
+in_two "has waited .* for .NCCL. of process" A= DSFLOW_EMULATED_ALONE=1
+in_two "has waited .* for .NCCL. of process" DSFLOW_EMULATED_ALONE=2 A=
 
 # fails_in PROCESS SETTING=N TRANSPORT: its N-th kernel or copy meets a bad address
 # (FAIL), its N-th communicator cannot be joined (JOIN), its N-th message is lost

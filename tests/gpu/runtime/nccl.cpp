@@ -362,6 +362,15 @@ void put(const std::vector<op> &ops)
     }
 }
 
+/* The calling thread, for good. */
+void keep(const char *what, const state &s)
+{
+    const patience p = { what, s.gpu, s.me };
+
+    for (;; usleep(1000))
+        p.look();
+}
+
 ncclResult_t end_group()
 {
     const group g = current;
@@ -433,6 +442,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id,
         return ncclSystemError;
     cudaGetDevice(&gpu);
     *comm = new ncclComm{ std::make_shared<state>(id.internal, n, rank, gpu) };
+    if (asked == setting("ALONE", 0))
+        keep("to join as", *(*comm)->s);
     current.joining.push_back((*comm)->s);
     return current.depth > 0 ? ncclSuccess : end_group();
 }
