@@ -139,7 +139,7 @@ void dsf_direct_close(struct dsflow_exec *exec)
         return;
     dsf_direct_look_no_more(d);
     dsf_direct_part(d);
-    dsf_direct_leave(d);
+    dsf_direct_leave(d, "NCCL does not end");
     for (size_t i = 0; i < d->ncomms; i++)
         pthread_mutex_destroy(&d->comms[i].lock);
     pthread_cond_destroy(&d->changed);

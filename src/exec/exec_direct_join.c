@@ -9,6 +9,7 @@
 
 #include <semaphore.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* How a GPU becomes a member. */
 struct card {
@@ -169,12 +170,27 @@ static int try_ways(struct dsf_direct *d, const struct dsf_way *ways, size_t n,
     return status;
 }
 
-static void *leave_one(void *comm)
-{
-    struct dsf_direct_comm *c = comm;
+struct leaver {
+    pthread_t thread;
+    struct dsf_direct_comm *comm;
+    bool runs;
+    bool kept; /* NCCL does not return from a call of another thread, without
+                  which it cannot be left */
+};
 
+static void *leave_one(void *leaver)
+{
+    static const time_t MOST = 5; /* seconds */
+    struct leaver *l = leaver;
+    struct dsf_direct_comm *c = l->comm;
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += MOST;
+    l->kept = pthread_mutex_timedlock(&c->lock, &until) != 0;
+    if (l->kept)
+        return NULL;
     dsf_cuda_module(NULL)->use(c->device->index);
-    pthread_mutex_lock(&c->lock);
     if (c->at != NULL)
         c->nccl->leave(c->at);
     c->at = NULL;
@@ -184,22 +200,27 @@ static void *leave_one(void *comm)
 
 /* From any thread. All at once: to leave one frees memory of the GPU, for which
  * CUDA waits for all that is under way there, in the others, too. */
-void dsf_direct_leave(struct dsf_direct *d)
+void dsf_direct_leave(struct dsf_direct *d, const char *why)
 {
-    pthread_t *threads = dsf_xcalloc(d->ncomms + 1, sizeof(*threads));
-    bool *runs = dsf_xcalloc(d->ncomms + 1, sizeof(*runs));
+    struct leaver *all = dsf_xcalloc(d->ncomms + 1, sizeof(*all));
+    bool kept = false;
 
+    for (size_t i = 0; i < d->ncomms; i++) {
+        all[i].comm = &d->comms[i];
+        all[i].runs =
+            pthread_create(&all[i].thread, NULL, leave_one, &all[i]) == 0;
+    }
     for (size_t i = 0; i < d->ncomms; i++)
-        runs[i] =
-            pthread_create(&threads[i], NULL, leave_one, &d->comms[i]) == 0;
-    for (size_t i = 0; i < d->ncomms; i++)
-        if (!runs[i])
-            leave_one(&d->comms[i]);
-    for (size_t i = 0; i < d->ncomms; i++)
-        if (runs[i])
-            pthread_join(threads[i], NULL);
-    free(runs);
-    free(threads);
+        if (!all[i].runs)
+            leave_one(&all[i]);
+    for (size_t i = 0; i < d->ncomms; i++) {
+        if (all[i].runs)
+            pthread_join(all[i].thread, NULL);
+        kept |= all[i].kept;
+    }
+    free(all);
+    if (kept)
+        dsf_watch_give_up(why);
 }
 
 int dsf_direct_join(struct dsflow_exec *exec, struct dsflow_err *err)

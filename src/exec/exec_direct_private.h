@@ -87,8 +87,9 @@ struct dsf_way *dsf_direct_way(const struct dsf_direct *d,
 const char *dsf_direct_put(struct dsf_direct *d, const struct dsf_way *w,
                            void *at, size_t bytes, void *stream);
 
-/* Leave all of them, which ends what is under way; from any thread. */
-void dsf_direct_leave(struct dsf_direct *d);
+/* Leave all of them, which ends what is under way; from any thread. Where NCCL
+ * does not return from one of them, it ends the run: `why` is to be said. */
+void dsf_direct_leave(struct dsf_direct *d, const char *why);
 
 /* --- exec_direct_look.c: what goes wrong in between ------------------------
  */

@@ -40,7 +40,7 @@ void dsf_direct_say_lost(struct dsf_direct *d, const struct dsflow_err *err)
 
     snprintf(word.msg, sizeof(word.msg), "%.247s", err->msg);
     say(d, &word);
-    dsf_direct_leave(d);
+    dsf_direct_leave(d, err->msg);
 }
 
 static void hear(struct dsf_message *m)
@@ -54,7 +54,7 @@ static void hear(struct dsf_message *m)
                     dsf_watch_name(o->theirs.process).s, o->theirs.msg);
         dsf_exec_fail(d->exec, &err);
         say(d, &o->theirs);
-        dsf_direct_leave(d);
+        dsf_direct_leave(d, err.msg);
     }
     word_is_over(m);
 }

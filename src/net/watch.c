@@ -183,15 +183,18 @@ int dsf_watch_open(struct dsf_wire *wire, dsf_watch_end *end,
     return status;
 }
 
-/* Returns whether there was one. */
+/* Returns whether there was one, which no other thread stops. */
 static bool stop_thread(void)
 {
+    bool was;
+
     if (!dsf_the_watch.open)
         return false;
     pthread_mutex_lock(&dsf_the_watch.lock);
+    was = dsf_the_watch.closing;
     dsf_the_watch.closing = true;
     pthread_mutex_unlock(&dsf_the_watch.lock);
-    if (write(dsf_the_watch.wake[1], "", 1) < 0)
+    if (was || write(dsf_the_watch.wake[1], "", 1) < 0)
         return false; /* it looks twice a second */
     pthread_join(dsf_the_watch.thread, NULL);
     return true;

@@ -152,15 +152,15 @@ in_two "has waited .* for .NCCL. of process" DSFLOW_EMULATED_ALONE=2 A=
 # fails_in PROCESS SETTING=N TRANSPORT: its N-th kernel or copy meets a bad address
 # (FAIL), its N-th communicator cannot be joined (JOIN), its N-th message is lost
 # (BREAK), or cannot be put into a stream (PUT). Both end, and the first says where it
-# was. They have $gpus of the GPUs.
+# was. They have $gpus of the GPUs; the other process has the settings $other.
 fails_in() {
     bad="env DSFLOW_EMULATED_$2"
     keys="job.toml --set job.steps=100 --set machine.gpus=$gpus --set mesh.data=$gpus
           --set zero.stage=3 --set run.patience=0 --set job.output=fails
           --set mesh.transport=$3"
     case $1 in
-    0) a=$bad b= ;;
-    1) a= b=$bad ;;
+    0) a=$bad b=$other ;;
+    1) a=$other b=$bad ;;
     both) a=$bad b=$bad ;;
     esac
     case $2 in
@@ -180,7 +180,7 @@ fails_in() {
         fault "process $1: $2: $(cat said)"
 }
 
-gpus=2
+gpus=2 other=
 fails_in both FAIL=300 mpi
 fails_in 0 FAIL=1200 mpi
 fails_in 1 FAIL=1200 mpi
@@ -194,6 +194,11 @@ fails_in 1 JOIN=2 nccl
 fails_in both JOIN=2 nccl
 fails_in 0 BREAK=100 nccl
 fails_in 1 BREAK=101 nccl
+# NCCL does not return from a call of the other's, and does not let go of it.
+other="env DSFLOW_EMULATED_STUCK=100"
+fails_in 0 BREAK=100 nccl
+fails_in 1 BREAK=100 nccl
+other=
 gpus=4
 fails_in 0 PUT=1 nccl
 fails_in 1 PUT=1 nccl

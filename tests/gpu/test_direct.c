@@ -46,12 +46,12 @@ static void communicators_are_left_at_once(void **state)
                                              .at = &comms[i] };
         pthread_mutex_init(&comms[i].lock, NULL);
     }
-    dsf_direct_leave(&d);
+    dsf_direct_leave(&d, "");
     assert_int_equal(done, COMMS);
     for (int i = 0; i < COMMS; i++)
         assert_null(comms[i].at);
 
-    dsf_direct_leave(&d); /* once more is nothing */
+    dsf_direct_leave(&d, ""); /* once more is nothing */
     assert_int_equal(begun, COMMS);
     for (int i = 0; i < COMMS; i++)
         pthread_mutex_destroy(&comms[i].lock);

@@ -392,6 +392,8 @@ ncclResult_t add_op(bool out, void *at, size_t bytes, int peer,
 
     if (++asked == setting("PUT", 0))
         return ncclSystemError;
+    if (asked == setting("STUCK", 0))
+        keep("to put something as", *comm);
     cudaGetDevice(&gpu);
     if (gpu != comm->gpu || in->gpu != gpu || owner_of(at, bytes) != gpu ||
         peer < 0 || peer >= comm->n || peer == comm->me)
