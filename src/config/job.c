@@ -303,7 +303,9 @@ static int set_keys(struct dsf_job *job, const struct dsf_toml *toml,
 
         if ((strcmp(toml->v[i].table, "codelets") == 0) != codelets)
             continue;
-        place = dsf_xasprintf("%s:%d", job->path, toml->v[i].line);
+        place = toml->v[i].line > 0
+                    ? dsf_xasprintf("%s:%d", job->path, toml->v[i].line)
+                    : dsf_xstrdup(job->path);
         status = set_key(job, place, DSF_GIVEN, &toml->v[i], err);
         free(place);
     }
@@ -379,6 +381,19 @@ int dsf_job_parse(const char *text, size_t bytes, const char *path,
                   struct dsf_job *job, struct dsflow_err *err)
 {
     return parse(text, bytes, path, sets, nsets, load, NULL, job, err);
+}
+
+static void forget_lines(struct dsf_toml *toml, const char *path)
+{
+    for (size_t i = 0; i < toml->n; i++)
+        toml->v[i].line = 0;
+}
+
+int dsf_job_parse_written(const char *text, size_t bytes, const char *path,
+                          dsf_load_fn load, struct dsf_job *job,
+                          struct dsflow_err *err)
+{
+    return parse(text, bytes, path, NULL, 0, load, forget_lines, job, err);
 }
 
 /* The whole file, with a NUL after it; NULL on error. */

@@ -284,6 +284,11 @@ int dsf_job_read(const char *path, const char *const *sets, unsigned nsets,
 int dsf_job_parse(const char *text, size_t bytes, const char *path,
                   const char *const *sets, unsigned nsets, dsf_load_fn load,
                   struct dsf_job *job, struct dsflow_err *err);
+/* The same of what dsf_job_write wrote, of the job at `path`: messages name no
+ * line, as its lines are not those of the file. */
+int dsf_job_parse_written(const char *text, size_t bytes, const char *path,
+                          dsf_load_fn load, struct dsf_job *job,
+                          struct dsflow_err *err);
 /* The table [job] alone, nothing else read, checked or loaded: what a run is
  * called, and how long it is. */
 int dsf_job_read_main(const char *path, struct dsf_job *job,

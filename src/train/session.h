@@ -80,6 +80,10 @@ int dsf_session_parse(struct dsf_session *s, const char *text, const char *path,
                       const char *const *sets, unsigned nsets,
                       const struct dsflow_batches *own, struct dsflow_err *err);
 
+/* The same of a text that dsf_job_write wrote, of the job at `path`. */
+int dsf_session_parse_written(struct dsf_session *s, const char *text,
+                              const char *path, struct dsflow_err *err);
+
 /* Go on with another job: that of the session with `nsets` settings in it, with
  * a key that is a text and follows from the rest, or `job`, which is from the
  * heap and then of the session. Before the plan, which borrows the job. */

@@ -178,3 +178,16 @@ int dsf_session_parse(struct dsf_session *s, const char *text, const char *path,
     status = adopt(s, job, status, err);
     return status == DSFLOW_OK ? open_model(s, err) : status;
 }
+
+int dsf_session_parse_written(struct dsf_session *s, const char *text,
+                              const char *path, struct dsflow_err *err)
+{
+    struct dsf_job *job = dsf_xcalloc(1, sizeof(*job));
+    int status;
+
+    memset(s, 0, sizeof(*s));
+    status = dsf_job_parse_written(text, strlen(text), path, dsflow_plugin_load,
+                                   job, err);
+    status = adopt(s, job, status, err);
+    return status == DSFLOW_OK ? open_model(s, err) : status;
+}

@@ -315,7 +315,7 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
                            "process 0, as others add up in another order "
                            "(DSFLOW_ISA)",
                            dsf_kernels_isa(), o->isa);
-    status = dsf_session_parse(&x->s, text, o->path, NULL, 0, NULL, err);
+    status = dsf_session_parse_written(&x->s, text, o->path, err);
     x->s.machine = o->machine;
     x->s.first = o->first;
     x->s.direct = o->direct;

@@ -81,7 +81,7 @@ hide() {
 refused "run: mpirun could not start the processes: .*nodec .*No route to host" \
     --hosts nodea,nodec
 mkdir -p none && hide "$here/none"
-refused "process 1 (host nodeb): job.toml.* output: none: .*that all hosts share"
+refused "process 1 (host nodeb): job.toml: job: output: none: .*that all hosts share"
 sed s/number/figure/ text.txt > other.txt
 echo "mount --bind $here/other.txt $here/text.txt" > nodeb.sh
 refused "process 1 (host nodeb): job.toml: data: the text is another"

@@ -278,11 +278,32 @@ static void keys_are_walked_through(void **unused)
     assert_true(last && !rows);
 }
 
+/* Those of the text are nobody's. */
+static void messages_of_a_written_job_name_no_line(void **unused)
+{
+    static const char text[] = "[job]\nsteps = 1\noutput = 'x'\n"
+                               "[data]\ntrain = 'y'\n";
+    struct dsflow_err err;
+    struct dsf_job job;
+
+    if (dsf_job_parse_written(text, sizeof(text) - 1, "job.toml", NULL, &job,
+                              &err) < 0)
+        fail_msg("%s", err.msg);
+    dsf_job_fail(&job, &err, DSFLOW_EINVAL, "job", "output", "no folder");
+    assert_string_equal(err.msg, "job.toml: job: output: no folder");
+    dsf_job_fini(&job);
+    assert_int_equal(dsf_job_parse_written("[job]\nx = 1\n", 12, "job.toml",
+                                           NULL, &job, &err),
+                     DSFLOW_EINVAL);
+    assert_memory_equal(err.msg, "job.toml: job: x", 16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_written_job_reads_back_as_the_same),
         cmocka_unit_test(keys_are_walked_through),
+        cmocka_unit_test(messages_of_a_written_job_name_no_line),
     };
 
     return cmocka_run_group_tests(tests, add_table, NULL);
