@@ -1,8 +1,11 @@
 /* net.c - the module with the MPI side, and the wire over it. */
+#include "config.h"
+
 #include "net/net.h"
 
 #include "base/module.h"
 #include "net/mpi_module.h"
+#include "net/same_version.h"
 
 #include <stdlib.h>
 
@@ -75,7 +78,7 @@ int dsf_net_open(struct dsf_wire **out, struct dsflow_err *err)
     if (why != NULL)
         return dsflow_fail(err, DSFLOW_ENOSYS, "MPI: %s", why);
     *out = &wire;
-    return DSFLOW_OK;
+    return dsf_same_version(&wire, PACKAGE_VERSION, err);
 }
 
 int dsf_net_close(struct dsflow_err *err)

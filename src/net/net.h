@@ -12,7 +12,7 @@ bool dsf_net_is_inside(void);
 
 /* Join them: the wire to them, until dsf_net_close. Once in a process.
  * DSFLOW_ENOSYS: MPI is not there, and why; DSFLOW_EINVAL: srun started it
- * without PMIx. */
+ * without PMIx, or, in process 0, another one is of another dsflow. */
 int dsf_net_open(struct dsf_wire **wire, struct dsflow_err *err);
 
 /* When all that was posted has ended, in all of them; it waits for them. */

@@ -1,6 +1,4 @@
 /* together.c - a session that several processes have together. */
-#include "config.h"
-
 #include "train/together.h"
 
 #include "base/alloc.h"
@@ -27,8 +25,7 @@ enum tag { ORDER = DSF_OWN_TAGS + 16, JOB, OPENED, WEIGHTS };
 
 /* What one of the others is to open; then comes the text of its job. */
 struct order {
-    size_t bytes; /* of the job; 0: nothing, as there is no run */
-    char version[64];
+    size_t bytes;               /* of the job; 0: nothing, as there is no run */
     char path[512];             /* of the job, for messages */
     struct dsf_machine machine; /* of the plan */
     uint64_t text;              /* hash of it */
@@ -112,7 +109,6 @@ static int order(const struct dsf_session *s,
         o.nccl = dsf_nccl_version(NULL);
     snprintf(o.isa, sizeof(o.isa), "%s", dsf_kernels_isa());
     snprintf(o.marked, sizeof(o.marked), "%s", s->folder.name);
-    snprintf(o.version, sizeof(o.version), "%s", PACKAGE_VERSION);
     snprintf(o.path, sizeof(o.path), "%s", s->job->path);
     for (int32_t p = 1; p < all.n && status == DSFLOW_OK; p++) {
         o.near = ranks_near(&all, s->wire, p);
@@ -305,10 +301,6 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
 {
     int status;
 
-    if (strcmp(o->version, PACKAGE_VERSION) != 0)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "dsflow %s: expected %s, as in process 0",
-                           PACKAGE_VERSION, o->version);
     if (strcmp(o->isa, dsf_kernels_isa()) != 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "its kernels are those for %s: expected %s, as in "
