@@ -1,6 +1,8 @@
 /* reach.c - connections between processes on any hosts, by TCP. */
 #include "net/reach.h"
 
+#include "base/units.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -72,11 +74,19 @@ static bool is_ready(int fd, short events, int milliseconds)
     return n == 1;
 }
 
+static int left_until(double end)
+{
+    double left = end - dsf_now();
+
+    return left > 0 ? 1 + (int)(1e3 * left) : 0;
+}
+
 bool dsf_reach_get(int fd, void *at, size_t bytes, int milliseconds)
 {
+    const double end = dsf_now() + 1e-3 * milliseconds;
     size_t got = 0;
 
-    while (got < bytes && is_ready(fd, POLLIN, milliseconds)) {
+    while (got < bytes && is_ready(fd, POLLIN, left_until(end))) {
         ssize_t n = read(fd, (char *)at + got, bytes - got);
 
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))

@@ -214,7 +214,8 @@ static void end_thread(enum dsf_watch_what what, const char *text)
         }
     }
     dsf_the_watch.open = false;
-    close(dsf_the_watch.listening);
+    if (dsf_the_watch.listening >= 0)
+        close(dsf_the_watch.listening);
     close(dsf_the_watch.wake[0]);
     close(dsf_the_watch.wake[1]);
     free(dsf_the_watch.peers);

@@ -253,6 +253,18 @@ static void accept_one(double now)
         close(fd); /* somebody only asked whether this one lives */
 }
 
+/* Process 0 lets nobody in any more when all have come: who only looks which
+ * ports there are, and says nothing, would keep it each time. */
+static void stop_listening(void)
+{
+    for (int32_t i = 0; i < dsf_the_watch.n; i++)
+        if (dsf_the_watch.process > 0 || dsf_the_watch.peers[i].awaited)
+            return;
+    if (dsf_the_watch.listening >= 0)
+        close(dsf_the_watch.listening);
+    dsf_the_watch.listening = -1;
+}
+
 /* What this process was stopped for itself does not count. */
 static void forgive(double seconds)
 {
@@ -317,6 +329,7 @@ void *dsf_watch_work(void *arg)
             continue;
         next = now + 1e-3 * DSF_WATCH_BEAT;
         look_here(now);
+        stop_listening();
         say_all(DSF_WATCH_LIVES, NULL);
         dsf_watch_judge(now);
     }

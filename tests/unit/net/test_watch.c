@@ -4,9 +4,12 @@
 
 #include "lib/test.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +21,7 @@ struct run {
 };
 
 static int mouth;
+static uint32_t first_port;
 
 static void end(const char *why, bool cut_off)
 {
@@ -70,6 +74,7 @@ _Noreturn static void child(int32_t process, int in, int out, act_fn act)
         fprintf(stderr, "process %d: %s\n", (int)process, err.msg);
         _exit(99);
     }
+    first_port = all[0].port;
     dsf_watch_ranks(2 * process, 2);
     act(process);
     _exit(0);
@@ -348,6 +353,33 @@ static void one_that_is_slow_is_left_alone(void **state)
         expect(&r, p, 0, NULL, NULL);
 }
 
+/* Connections that say nothing to the port of the first, as of who looks which
+ * ports a host has. */
+static void second_calls_the_first(int32_t process)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET,
+                              .sin_port = htons((uint16_t)first_port),
+                              .sin_addr = { htonl(INADDR_LOOPBACK) } };
+
+    if (process == 0)
+        dsf_watch_patience(1);
+    usleep(500000);
+    for (int i = 0; process == 1 && i < 10; i++)
+        if (connect(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr *)&at,
+                    sizeof(at)) < 0)
+            break;
+    sleep(7);
+    dsf_watch_close();
+}
+
+static void strangers_do_not_keep_it(void **state)
+{
+    struct run r = begin(second_calls_the_first);
+
+    for (int32_t p = 0; p < N; p++)
+        expect(&r, p, 0, NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +393,7 @@ int main(void)
         cmocka_unit_test(one_that_is_stopped_is_named_with_who_waits),
         cmocka_unit_test(a_task_that_does_not_end_is_named),
         cmocka_unit_test(one_that_is_slow_is_left_alone),
+        cmocka_unit_test(strangers_do_not_keep_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
