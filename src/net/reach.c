@@ -17,7 +17,17 @@
 
 enum { MOST = sizeof(((struct dsf_watch_address *)0)->ips) / sizeof(uint32_t) };
 
-/* Those that other hosts may reach, then the one that only this host does. */
+/* An address that others may reach: containers that do not run leave networks
+ * without a carrier. */
+static bool is_for_others(const struct ifaddrs *i)
+{
+    const unsigned runs = IFF_UP | IFF_RUNNING;
+
+    return i->ifa_addr != NULL && i->ifa_addr->sa_family == AF_INET &&
+           (i->ifa_flags & runs) == runs && (i->ifa_flags & IFF_LOOPBACK) == 0;
+}
+
+/* Those, then the one that only this host reaches. */
 static void find_ips(struct dsf_watch_address *own)
 {
     struct ifaddrs *list = NULL;
@@ -26,8 +36,7 @@ static void find_ips(struct dsf_watch_address *own)
     if (getifaddrs(&list) < 0)
         list = NULL;
     for (struct ifaddrs *i = list; i != NULL && n + 1 < MOST; i = i->ifa_next)
-        if (i->ifa_addr != NULL && i->ifa_addr->sa_family == AF_INET &&
-            (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_LOOPBACK) == 0)
+        if (is_for_others(i))
             own->ips[n++] =
                 ((const struct sockaddr_in *)(const void *)i->ifa_addr)
                     ->sin_addr.s_addr;

@@ -23,7 +23,7 @@ struct dsf_watch_state {
 struct dsf_watch_address {
     char host[64];
     uint64_t secret; /* of process 0: nobody else is heard */
-    uint32_t ips[8]; /* as sin_addr has them; 0: no more */
+    uint32_t ips[16]; /* as sin_addr has them; 0: no more */
     uint32_t port;
     uint32_t zero;
 };

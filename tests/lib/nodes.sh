@@ -11,6 +11,7 @@
 # over. $here/at-nodea then has the number of the process.
 at_nodea() {
     OMPI_MCA_plm_rsh_agent=$here/ssh OMPI_MCA_btl=self,vader,tcp \
+        OMPI_MCA_btl_tcp_if_include=cable \
         OMPI_MCA_btl_vader_single_copy_mechanism=none \
         ASAN_OPTIONS=detect_leaks=0 TMPDIR=$here/nodea \
         ip netns exec "$spaces"a unshare -u -m sh "$here/enter" nodea "$@"
@@ -30,6 +31,16 @@ drop_nodes() {
     ip netns del "$spaces"a
     ip netns del "$spaces"b
 } > /dev/null 2>&1
+
+# Before the cable: networks that lead nowhere, as of containers, where the kernel
+# has bridges.
+add_networks() {
+    for i in 1 2 3 4 5 6 7 8 9; do
+        ip -n "$spaces"a link add "br$i" type bridge &&
+            ip -n "$spaces"a addr add "10.214.$i.1/24" dev "br$i" &&
+            ip -n "$spaces"a link set "br$i" up || return 0
+    done
+}
 
 join_by_veth() {
     ip link add "$spaces"x netns "$spaces"a type veth \
@@ -99,7 +110,7 @@ put_nodes_up() {
 make_nodes() {
     spaces=dsf$$ cable=
     trap 'drop_nodes || true; rm -rf "$here"' EXIT
-    ip netns add "$spaces"a && ip netns add "$spaces"b &&
+    ip netns add "$spaces"a && ip netns add "$spaces"b && add_networks &&
         if [ $# -eq 2 ]; then join_by_program "$@"; else join_by_veth; fi &&
         put_nodes_up && write_scripts && at_nodea true && return 0
     echo "no nodes can be made of network namespaces here"
