@@ -102,7 +102,7 @@ static struct {
 static void *meet(void *arg)
 {
     struct pollfd met = { .fd = meeting.met[0] };
-    char why[200];
+    char why[240];
     int n;
 
     do
@@ -112,7 +112,8 @@ static void *meet(void *arg)
         return NULL;
     snprintf(why, sizeof(why),
              "the processes have not met %s after they began: one is stopped, "
-             "or cannot reach another",
+             "or cannot reach another (OMPI_MCA_btl_tcp_if_include=eth0 takes "
+             "that network alone)",
              dsf_time_text(1e-3 * meeting.milliseconds).s);
     meeting.end(why, false);
     _exit(1);
