@@ -11,7 +11,9 @@
 #include "cli/words.h"
 #include "kernels/kernels.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* What every command takes. */
 static void apply(const struct dsf_cli_args *args)
@@ -79,11 +81,24 @@ static void end_at_once(const char *line)
     exit(1);
 }
 
+/* Those that are closed: the next files would take their places, and have in
+ * them what is said. */
+static void open_standard_files(void)
+{
+    int fd = open("/dev/null", O_RDWR);
+
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = open("/dev/null", O_RDWR);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
     struct dsflow_err err = { 0 };
     int status;
 
+    open_standard_files();
     dsflow_log_sink_set(dsf_print_log, NULL);
     dsf_fatal_set(end_at_once);
     /* Where /sys is not mounted, hwloc would say so at each look. */

@@ -38,6 +38,14 @@ ls run/tensorboard/events.out.tfevents.* > /dev/null || fault "no event file"
 run plain --set trace.tensorboard=false
 [ ! -e plain/tensorboard ] || fault "an event file that nobody wanted"
 
+# Where standard files are closed, what is said goes into no file of the run.
+"$dsflow" run job.toml --set job.output=closed 2>&- > log || fault "stderr is closed: $?"
+whole closed/metrics.jsonl "stderr is closed"
+rm -r closed
+"$dsflow" run job.toml --set job.output=closed <&- >&- 2>&- || fault "all are closed: $?"
+whole closed/metrics.jsonl "all are closed"
+"$dsflow" checkpoint verify closed > log 2>&1 || fault "all are closed: $(cat log)"
+
 # A run that is refused leaves those of the one before.
 cp run/metrics.jsonl before
 "$dsflow" run job.toml > log 2>&1 && fault "a folder with checkpoints was accepted"
