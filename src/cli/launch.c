@@ -349,6 +349,9 @@ int dsf_launch(const char *command, const struct dsf_cli_args *args,
     if (status < 0 && again && l.found[0] == '\0' &&
         dsf_launch_process(&l, 0)->ended)
         status = dsf_launch_process(&l, 0)->status;
+    if (status == DSFLOW_OK && l.unwritten)
+        status =
+            dsflow_fail(err, DSFLOW_EIO, "standard output cannot be written");
     dsf_hosts_left_free(&left);
     free(asked.read);
     free(l.processes);

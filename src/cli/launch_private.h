@@ -46,6 +46,7 @@ struct launch {
     size_t nprocesses, cap;
     bool joined;  /* signals are taken by process 0 */
     bool in_line; /* what process 0 wrote last was no whole line */
+    bool unwritten; /* some of its standard output */
     bool terminal;
     struct whole said; /* the beginning of what mpirun said itself */
     char found[512];   /* what a process says of another's death, or "" */

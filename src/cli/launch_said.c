@@ -13,13 +13,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static void put(int fd, const char *bytes, size_t n)
+/* What cannot be written does not end the run. */
+static void put(struct launch *l, int fd, const char *bytes, size_t n)
 {
     while (n > 0) {
         ssize_t written = write(fd, bytes, n);
 
-        if (written < 0 && errno != EINTR)
-            return; /* nobody reads it any more: the run goes on */
+        if (written < 0 && errno != EINTR) {
+            l->unwritten |= fd == STDOUT_FILENO;
+            return;
+        }
         bytes += written > 0 ? written : 0;
         n -= written > 0 ? (size_t)written : 0;
     }
@@ -57,7 +60,7 @@ static void hear(struct launch *l, int i, const char *line)
 static void clear_bar(struct launch *l)
 {
     if (l->in_line)
-        put(STDERR_FILENO, l->terminal ? "\r\033[K" : "\n",
+        put(l, STDERR_FILENO, l->terminal ? "\r\033[K" : "\n",
             l->terminal ? 4 : 1);
     l->in_line = false;
 }
@@ -84,9 +87,9 @@ static void end_line(struct launch *l, int i, struct whole *w)
     clear_bar(l);
     dsf_utf8_clean(w->text);
     n = snprintf(front, sizeof(front), "process %d: ", i);
-    put(STDERR_FILENO, front, (size_t)n);
-    put(STDERR_FILENO, w->text, strlen(w->text));
-    put(STDERR_FILENO, "\n", 1);
+    put(l, STDERR_FILENO, front, (size_t)n);
+    put(l, STDERR_FILENO, w->text, strlen(w->text));
+    put(l, STDERR_FILENO, "\n", 1);
 }
 
 static void take_byte(struct launch *l, int i, struct whole *w, char c)
@@ -121,13 +124,13 @@ static void take_first(struct stream *s, const char *bytes, size_t n)
         if (w->n == 0 && bytes[i] != DSF_TO_LAUNCHER)
             continue;
         if (w->n == 0 && i > from) {
-            put(s->to, bytes + from, i - from);
+            put(l, s->to, bytes + from, i - from);
             l->in_line = error && bytes[i - 1] != '\n';
         }
         take_byte(l, 0, w, bytes[i]);
         from = i + 1;
     }
-    put(s->to, bytes + from, n - from);
+    put(l, s->to, bytes + from, n - from);
     if (n > from)
         l->in_line = error && bytes[n - 1] != '\n';
 }
@@ -137,7 +140,7 @@ static void take_own(struct launch *l, const char *bytes, size_t n)
     size_t room = sizeof(l->said.text) - 1 - l->said.n;
 
     if (dsf_log_level() >= DSFLOW_DEBUG)
-        put(STDERR_FILENO, bytes, n);
+        put(l, STDERR_FILENO, bytes, n);
     memcpy(l->said.text + l->said.n, bytes, n < room ? n : room);
     l->said.n += n < room ? n : room;
 }

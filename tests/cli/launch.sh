@@ -282,5 +282,10 @@ PATH=$here/empty "$here_dsflow" run job.toml -n 2 > refused.log 2>&1
 SLURM_STEP_NUM_TASKS=2 "$dsflow" run job.toml > refused.log 2>&1
 [ $? -eq 2 ] && grep -q "expected srun --mpi=pmix" refused.log ||
     fault "srun without PMIx: $(cat refused.log)"
+# What cannot be written is told at the end, as by one process.
+"$dsflow" run job.toml -n 2 $mesh --set job.output=unwritten > /dev/full 2> refused.log
+[ $? -eq 1 ] && [ -e unwritten/checkpoints/step-10 ] &&
+    [ "$(tail -n 1 refused.log)" = "dsflow: standard output cannot be written" ] ||
+    fault "to a full disk: $(cat refused.log)"
 OMPI_COMM_WORLD_SIZE=1 refused "mpirun or srun started this process" -n 2
 finish
