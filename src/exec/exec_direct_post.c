@@ -7,6 +7,9 @@
 
 #include <stdlib.h>
 
+_Static_assert(DSF_GRAPH_TAGS + DSF_DIRECT_GO <= DSF_OWN_TAGS,
+               "two tags for each message of a graph");
+
 /* Both ends of it. */
 struct dsf_parcel {
     struct dsf_launch launch;

@@ -4,9 +4,10 @@
 
 #include "exec/exec_direct.h"
 #include "exec/nccl.h"
+#include "graph/part.h"
 
 enum {
-    DSF_DIRECT_GO = UINT32_C(1) << 29, /* added to the tag of a message */
+    DSF_DIRECT_GO = DSF_GRAPH_TAGS, /* added to the tag of a message */
     DSF_DIRECT_CARD = DSF_OWN_TAGS + 112,
     DSF_DIRECT_WORD
 };

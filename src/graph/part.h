@@ -5,6 +5,10 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
+/* Between two processes a graph has less messages than this, each way: so many
+ * tags it has, of the 2^23 of MPI over UCX. */
+#define DSF_GRAPH_TAGS ((UINT32_C(1) << 22) - 1024)
+
 struct dsf_graph_part {
     struct dsflow_graph *graph; /* with the programs of the whole one */
 

@@ -9,7 +9,6 @@
 #include "net/bells.h"
 #include "net/shared_files.h"
 
-#include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -275,8 +274,8 @@ static const char *mpi_open(int32_t *process, int32_t *nprocesses,
     MPI_Comm_rank(mpi.comm, &mpi.rank);
     MPI_Comm_size(mpi.comm, &size);
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &known);
-    if (!known || *most < INT_MAX)
-        return "this MPI has too few tags: expected all of an int";
+    if (!known || *most < (int)DSF_TAGS - 1)
+        return "this MPI has too few tags: expected 2^23";
     *process = mpi.rank;
     *nprocesses = size;
     error = dsf_bells_open(mpi.comm);

@@ -8,8 +8,10 @@
 #include <stdint.h>
 #include <dsflow/error.h>
 
-/* Tags from this one on are of no graph. */
-#define DSF_OWN_TAGS (UINT32_C(1) << 30)
+/* Tags from this one on are of no graph, and of all there are DSF_TAGS: what
+ * MPI has over UCX, which it takes on InfiniBand. */
+#define DSF_TAGS     (UINT32_C(1) << 23)
+#define DSF_OWN_TAGS (DSF_TAGS - 1024)
 
 /* Bytes that go from one process to another. It belongs to who posts it, and
  * must live until it is `done`. */

@@ -387,6 +387,20 @@ static unsigned find_messages(struct apart *a, const struct dsflow_task_spec *t,
     return n;
 }
 
+/* Each has a tag. */
+static int check_tags(const struct apart *a, struct dsflow_err *err)
+{
+    for (int32_t p = 0; p < a->all->n; p++)
+        if (a->sent[p] > DSF_GRAPH_TAGS || a->got[p] > DSF_GRAPH_TAGS)
+            return dsflow_fail(err, DSFLOW_EFIT,
+                               "mesh: %u messages of a step between processes "
+                               "%d and %d: expected at most %u: more processes "
+                               "have less between two",
+                               a->sent[p] > a->got[p] ? a->sent[p] : a->got[p],
+                               (int)a->own, (int)p, DSF_GRAPH_TAGS);
+    return DSFLOW_OK;
+}
+
 static bool is_own(const struct apart *a, const struct dsflow_task_spec *t)
 {
     return dsf_process_of(a->all, t->rank) == a->own;
@@ -516,6 +530,8 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
         }
         own += status == DSFLOW_OK && is_own(&a, t);
     }
+    if (status == DSFLOW_OK)
+        status = check_tags(&a, err);
     if (status == DSFLOW_OK) {
         add_persistent(&a);
         find_data(&a, part);

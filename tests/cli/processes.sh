@@ -33,6 +33,13 @@ keys="--set mesh.data=2 --set mesh.pipeline=2 --set zero.stage=3 --set zero.keep
     run one $keys
     in_processes 2 0 "in 2 processes" --set job.output=two $keys
     same one two
+    # UCX has fewer tags.
+    if has_ucx; then
+        over_ucx
+        in_processes 2 0 "in 2 processes" --set job.output=ucx $keys
+        not_over_ucx
+        same one ucx
+    fi
     # Process 0 without the graph of all knows of it what there is to know.
     in_processes 4 0 "each process has those of its own ranks" \
         --set job.output=own $keys --set run.whole=0 --trace=all
