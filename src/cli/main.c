@@ -106,6 +106,10 @@ int main(int argc, char **argv)
     /* Nor need it ask ten X servers for GPUs, whose host it may have to ask
      * for, too. */
     setenv("HWLOC_COMPONENTS", "-gl", 0);
+    /* Where MPI goes over UCX, that would take SIGHUP for its log, and those of
+     * crashes. */
+    setenv("UCX_DEBUG_SIGNO", "0", 0);
+    setenv("UCX_ERROR_SIGNALS", "", 0);
     status = run(argc, argv, &err);
     if (status < 0) {
         fprintf(stderr, "dsflow: %s\n", err.msg);

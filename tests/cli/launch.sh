@@ -124,6 +124,17 @@ for signal in launcher:INT:130 launcher:TERM:143 launcher:HUP:129 0:INT:130 1:TE
     says "^finishing step .*, then saving; "
     saved_once
 done
+# UCX would take SIGHUP for itself.
+if has_ucx; then
+    over_ucx
+    start ucx -n 2 --set job.steps=100000
+    until_line '"loss"' ucx/metrics.jsonl
+    kill -HUP "$(rank 0)"
+    ended 129
+    not_over_ucx
+    says "^finishing step .*, then saving; "
+    saved_once
+fi
 # So does one that comes to all of them and mpirun at once, as from systemd(1).
 for signal in TERM:143 HUP:129; do
     start "all-${signal%:*}" -n 2 --set job.steps=100000
