@@ -80,6 +80,7 @@ static int take(char **hosts, const char *line, const char *path, int number,
 int dsf_hostfile_read(const char *path, char **hosts, struct dsflow_err *err)
 {
     enum { MOST = 16 << 20 };
+    static const char mark[] = "\xef\xbb\xbf"; /* of byte order */
     char *text, *line, *next;
     size_t n;
     int number = 1, status;
@@ -91,7 +92,8 @@ int dsf_hostfile_read(const char *path, char **hosts, struct dsflow_err *err)
     if (strlen(text) != n)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "%s: has a byte 0: expected text", path);
-    for (line = text; line != NULL && status == DSFLOW_OK; line = next) {
+    line = text + (strncmp(text, mark, strlen(mark)) == 0 ? strlen(mark) : 0);
+    for (; line != NULL && status == DSFLOW_OK; line = next) {
         next = strchr(line, '\n');
         if (next != NULL)
             *next++ = '\0';

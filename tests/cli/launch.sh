@@ -231,7 +231,7 @@ hostfile ":1: ::1 slots=1: expected HOST" '::1 slots=1'
 hostfile ":3: a: expected each host once" 'ab\na slots=1\na slots=1\n'
 hostfile ": has a byte 0: expected text" 'a slots=1\n\0000b slots=1\n'
 refused "--hosts: me@a: expected HOST[:N],…" --hosts me@a
-printf '# two\r\na slots = 2\t# first\r\n\r\nb' > hosts
+printf '\357\273\277# two\r\na slots = 2\t# first\r\n\r\nb' > hosts
 refused "-n: 4: hosts has room for 3" --hostfile hosts -n 4
 refused "2 ranks: expected one at least for each of 3" --hostfile hosts --set mesh.data=2
 refused "2 ranks: expected one at least for each of 3" -n 3 --set mesh.data=2
