@@ -16,6 +16,7 @@
 #include "policies/policies.h"
 #include "sim/predict.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -452,14 +453,13 @@ static int time_steps_there(void *user, void *to, struct dsflow_err *err)
     return status;
 }
 
-/* Of the simulated step, with this overhead of a task. */
-static double simulated(const struct small *s, struct dsf_machine_model *m,
-                        double overhead)
+/* Of the simulated step. */
+static double simulated(const void *user, const struct dsf_machine_model *m)
 {
+    const struct small *s = user;
     struct dsf_prediction p;
     double seconds = 0;
 
-    m->main.overhead = overhead;
     if (dsf_predict(s->plan, s->graph, m, &p, NULL) == DSFLOW_OK) {
         seconds = p.sim.step_seconds;
         dsf_prediction_fini(&p);
@@ -467,29 +467,40 @@ static double simulated(const struct small *s, struct dsf_machine_model *m,
     return seconds;
 }
 
+void dsf_overhead_fit(struct dsf_machine_model *m, double seconds,
+                      dsf_step_fn step, const void *user)
+{
+    double low = 0, high = 200e-6, before = m->main.overhead;
+
+    m->main.overhead = high;
+    if (step(user, m) < seconds) {
+        m->main.overhead = before;
+        m->scatter.overhead =
+            fmax(m->scatter.overhead, seconds / step(user, m) - 1);
+        return;
+    }
+    for (int i = 0; i < 12; i++) {
+        m->main.overhead = (low + high) / 2;
+        *(step(user, m) < seconds ? &low : &high) = m->main.overhead;
+    }
+    m->main.overhead = (low + high) / 2;
+}
+
 int dsf_calibrate_overhead(const struct dsf_machine *machine,
                            struct dsf_machine_model *m, struct dsflow_err *err)
 {
     struct small s;
     struct step_time measured = { 0 };
-    double low = 0, high = 200e-6, before = m->main.overhead;
     int status = small_open(&s, machine->gpus > 0 ? &gpu_shapes[0] : &shapes[0],
                             DSFLOW_FP32, machine, machine->cores, err);
 
     if (status == DSFLOW_OK)
         status = here_or_apart(time_steps_there, &s, &measured,
                                sizeof(measured), err);
-    for (int i = 0; i < 12 && status == DSFLOW_OK; i++) {
-        double half = (low + high) / 2;
-
-        if (simulated(&s, m, half) < measured.seconds)
-            low = half;
-        else
-            high = half;
-    }
-    m->main.overhead = status == DSFLOW_OK ? (low + high) / 2 : before;
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK) {
         m->scatter.overhead = measured.scatter;
+        dsf_overhead_fit(m, measured.seconds, simulated, &s);
+    }
     small_close(&s);
     return status;
 }

@@ -31,4 +31,14 @@ unsigned dsf_calibrate_gpus(const struct dsf_machine *machine,
 int dsf_calibrate_overhead(const struct dsf_machine *machine,
                            struct dsf_machine_model *m, struct dsflow_err *err);
 
+/* Seconds of a step on a machine. */
+typedef double (*dsf_step_fn)(const void *user,
+                              const struct dsf_machine_model *m);
+
+/* The same where a step took so many seconds. No runtime takes more than 200 us
+ * for a task: where the step takes longer, something else was running, so that
+ * the overhead stays as it was, and m->scatter.overhead says by what share. */
+void dsf_overhead_fit(struct dsf_machine_model *m, double seconds,
+                      dsf_step_fn step, const void *user);
+
 #endif

@@ -140,6 +140,30 @@ static void every_kind_of_task_of_a_step_has_samples(void **state)
     dsf_machine_model_fini(&m);
 }
 
+/* 100 tasks one after the other, of a microsecond each. */
+static double hundred(const void *user, const struct dsf_machine_model *m)
+{
+    return 100 * (1e-6 + m->main.overhead);
+}
+
+static void no_runtime_takes_as_long_as_a_machine_that_is_busy(void **state)
+{
+    struct dsf_machine_model m;
+    char text[256];
+
+    dsf_machine_model_init(&m);
+    m.scatter.overhead = 0.1;
+    dsf_overhead_fit(&m, 100 * 21e-6, hundred, NULL);
+    assert_float_equal(m.main.overhead, 20e-6, 0.1e-6);
+    assert_false(dsf_machine_model_scattered(&m, text, sizeof(text)));
+
+    dsf_overhead_fit(&m, 100 * 2100e-6, hundred, NULL);
+    assert_float_equal(m.main.overhead, 20e-6, 0.1e-6);
+    assert_float_equal(m.scatter.overhead, 99, 1);
+    assert_true(dsf_machine_model_scattered(&m, text, sizeof(text)));
+    dsf_machine_model_fini(&m);
+}
+
 /* Processes that end so leave StarPU's files. */
 static int make_temporary(void **state)
 {
@@ -155,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_done_apart_ends_only_its_own_process),
         cmocka_unit_test(every_kind_of_task_of_a_step_has_samples),
+        cmocka_unit_test(no_runtime_takes_as_long_as_a_machine_that_is_busy),
     };
 
     return cmocka_run_group_tests(tests, make_temporary, remove_folder);
