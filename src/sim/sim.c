@@ -202,24 +202,48 @@ static unsigned least(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* Lanes in this order: workers, links, the cores beside GPUs, disks. */
-static void make_groups(struct sim *s)
+static unsigned cores_beside(const struct dsf_sim_spec *spec)
+{
+    return spec->host_cores > 0 ? spec->host_cores : spec->nranks;
+}
+
+/* Of each sort, and in all: spans have the number of a lane in 16 bits. */
+static int count_lanes(struct sim *s, struct dsflow_err *err)
 {
     const struct dsf_sim_spec *spec = s->spec;
-    unsigned nodes = node_of(spec, spec->nranks - 1) + 1;
-    unsigned cores = spec->host_cores > 0 ? spec->host_cores : spec->nranks;
-    unsigned n = spec->workers + 2 * spec->nranks + cores + 2 * nodes +
-                 2 * (unsigned)spec->processes.n;
+    const unsigned cores = cores_beside(spec);
+    uint64_t n = spec->workers;
 
-    s->groups = dsf_xcalloc(n, sizeof(*s->groups));
-    s->group_of = dsf_xcalloc(n, sizeof(*s->group_of));
     s->nworking = least(spec->nranks, spec->workers);
     s->nlinks = !spec->links    ? 0
                 : spec->two_way ? 2 * s->nworking
                                 : spec->nranks;
     s->nhosts =
         has(s, DSF_BOUND_HOST, DSF_BOUND_HOST) ? least(spec->nranks, cores) : 0;
-    s->ndisks = has(s, DSF_BOUND_DISK, DSF_BOUND_WRITES) ? nodes : 0;
+    s->ndisks = has(s, DSF_BOUND_DISK, DSF_BOUND_WRITES)
+                    ? node_of(spec, spec->nranks - 1) + 1
+                    : 0;
+    n += s->nlinks + (s->nhosts > 0 ? cores : 0) + 2 * s->ndisks;
+    if (spec->processes.n > 1)
+        n += 2 * (uint64_t)spec->processes.n;
+    return n <= UINT16_MAX
+               ? DSFLOW_OK
+               : dsflow_fail(err, DSFLOW_EINVAL,
+                             "%llu workers, links and disks: expected at most "
+                             "%d to simulate",
+                             (unsigned long long)n, UINT16_MAX);
+}
+
+/* Lanes in this order: workers, links, the cores beside GPUs, disks. */
+static void make_groups(struct sim *s)
+{
+    const struct dsf_sim_spec *spec = s->spec;
+    const unsigned cores = cores_beside(spec);
+    unsigned n = spec->workers + 2 * spec->nranks + cores + 2 * s->ndisks +
+                 2 * (unsigned)spec->processes.n;
+
+    s->groups = dsf_xcalloc(n, sizeof(*s->groups));
+    s->group_of = dsf_xcalloc(n, sizeof(*s->group_of));
     for (unsigned i = 0; i < s->nworking; i++)
         dsf_sim_add_group(s, DSF_BOUND_WORK,
                           dsf_share_of_workers(spec->workers, s->nworking, i));
@@ -495,7 +519,7 @@ static int find_tasks(struct sim *s, struct dsflow_err *err)
                            s->ntasks, s->spec->steps);
     s->n = s->ntasks * s->spec->steps;
     s->reported = s->spec->steps > 1 ? s->spec->steps - 2 : 0;
-    return DSFLOW_OK;
+    return count_lanes(s, err);
 }
 
 static void allocate(struct sim *s)

@@ -479,6 +479,26 @@ static void a_rank_that_is_not_there_is_named(void **state)
     dsflow_graph_free(g);
 }
 
+static void more_lanes_than_spans_can_tell_are_refused(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_sim_spec spec = {
+        .nranks = 2, .workers = UINT16_MAX - 1, .steps = 1, .cost = one
+    };
+    struct dsf_sim_result r;
+    struct dsflow_err err;
+
+    task(g, &work, (struct at){ 1, 0, 0 }, 1,
+         (dsflow_data_id[]){ data(g, 1, 0) });
+    assert_int_equal(dsf_simulate(g, &spec, &r, NULL, &err), DSFLOW_OK);
+    dsf_sim_result_fini(&r);
+    spec.links = true;
+    assert_int_equal(dsf_simulate(g, &spec, &r, NULL, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "65536 workers, links and disks: expected at "
+                                 "most 65535 to simulate");
+    dsflow_graph_free(g);
+}
+
 static void a_step_without_tasks_takes_no_time(void **state)
 {
     struct dsflow_graph *g = dsflow_graph_new();
@@ -1076,6 +1096,7 @@ int main(void)
         cmocka_unit_test(tasks_of_no_rank_go_where_there_is_room),
         cmocka_unit_test(a_timeline_keeps_to_the_graph),
         cmocka_unit_test(a_rank_that_is_not_there_is_named),
+        cmocka_unit_test(more_lanes_than_spans_can_tell_are_refused),
         cmocka_unit_test(a_step_without_tasks_takes_no_time),
         cmocka_unit_test(a_disk_reads_or_writes),
         cmocka_unit_test(a_duplex_disk_reads_and_writes),
