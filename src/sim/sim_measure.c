@@ -123,6 +123,15 @@ static double longest_of(const struct sim *s)
     return longest;
 }
 
+/* Of a task of no rank, that of the worker. */
+static int rank_of(const struct sim *s, const struct dsf_timeline *lanes,
+                   uint32_t x)
+{
+    int rank = dsf_sim_task(s, x)->rank;
+
+    return rank >= 0 ? rank : lanes->lanes[s->lane[x]].rank;
+}
+
 /* What may hide something in [from, to]: there are many instances, and few that
  * are looked at stand together in memory. */
 static void hide_behind(const struct sim *s, struct dsf_hiding *hiding,
@@ -132,17 +141,15 @@ static void hide_behind(const struct sim *s, struct dsf_hiding *hiding,
     uint32_t end = find_begun(s, to);
 
     for (uint32_t i = find_begun(s, from - longest_of(s)); i < end; i++) {
-        uint32_t x = s->order[i], task = dsf_sim_of(s, x);
-        const struct dsf_span span = { .start = s->start[x],
-                                       .end = dsf_sim_free(s, x) };
+        uint32_t x = s->order[i];
+        const struct dsf_span span = span_of(s, x);
 
-        if (!carries[task])
-            dsf_hiding_work(hiding, lanes->lanes[s->lane[x]].rank, &span);
+        if (!carries[dsf_sim_of(s, x)])
+            dsf_hiding_work(hiding, rank_of(s, lanes, x), &span);
     }
 }
 
-/* Of what links and disks do in the step: what workers move they do not hide.
- */
+/* Of what moves data in the step, whoever does it. */
 static void find_hidden(const struct sim *s, const struct dsf_timeline *lanes,
                         struct dsf_sim_result *result)
 {
@@ -168,8 +175,7 @@ static void find_hidden(const struct sim *s, const struct dsf_timeline *lanes,
         if (!is_reported(s, x) || !carries[dsf_sim_of(s, x)])
             continue;
         span = span_of(s, x);
-        if (lanes->lanes[span.lane].kind != DSF_LANE_WORKER)
-            dsf_hiding_move(&hiding, span.rank, &span);
+        dsf_hiding_move(&hiding, rank_of(s, lanes, x), &span);
     }
     free(carries);
     hidden = dsf_hiding_end(&hiding);
@@ -374,8 +380,7 @@ void dsf_sim_measure(struct sim *s, struct dsf_sim_result *result,
      * it; in the long run none is faster than the bound. */
     if (result->step_seconds < result->bound_seconds)
         result->step_seconds = result->bound_seconds;
-    if (s->spec->links || s->ndisks > 0)
-        find_hidden(s, lanes, result);
+    find_hidden(s, lanes, result);
     if (s->wire != NULL)
         find_sent(s, result);
     find_holders(s, begun, result);

@@ -266,6 +266,20 @@ static void a_link_works_beside_its_device(void **state)
     assert_true(r.step_seconds == 17);
     assert_true(r.hidden == 0);
     dsf_sim_result_fini(&r);
+
+    spec.workers = 2; /* one moves while the other computes */
+    r = simulate(g, &spec, NULL);
+    assert_true(r.step_seconds == 13);
+    assert_true(r.hidden == 1);
+    dsf_sim_result_fini(&r);
+
+    spec.links = true;
+    spec.nranks = 2; /* that share a device */
+    spec.workers = 1;
+    r = simulate(g, &spec, NULL);
+    assert_true(r.step_seconds == 13);
+    assert_true(r.hidden == 1);
+    dsf_sim_result_fini(&r);
     dsflow_graph_free(g);
 }
 
