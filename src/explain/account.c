@@ -209,8 +209,8 @@ static int simulate(struct dsf_account *a, struct dsflow_err *err)
         .nranks = a->nranks,
         .workers = a->trace->timeline.workers,
         .links = a->links,
-        /* What it took on a disk has in it what was done beside. */
-        .duplex = true,
+        /* What it took on a disk in a run has in it what was done beside. */
+        .duplex = a->trace->facts.duplex || !a->trace->facts.simulated,
         .program = DSFLOW_STEP,
         .steps = 3,
         .seconds = seconds,

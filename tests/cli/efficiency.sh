@@ -64,4 +64,31 @@ END
 python3 check.py > wrong 2>&1 || fault "check.py: $?"
 [ -s wrong ] && fault "$(cat wrong)"
 
+# Other memories and devices: the plan and the trace of its simulation agree,
+# and the times of that trace give the step again.
+cat > agree.py <<'END'
+import json
+
+plan = json.load(open("plan.json"))["predicted"]
+trace = json.load(open("trace.json"))
+trace["reproduced"] = trace["advice"]["reproduced"]
+plan["scheduled_seconds"] = plan["step_seconds"]
+plan["reproduced"] = 1
+for key in ["step_seconds", "bound_seconds", "critical_seconds", "efficiency",
+            "comm_seconds", "comm_hidden", "io_seconds", "io_hidden",
+            "scheduled_seconds", "reproduced"]:
+    if abs((trace[key] or 0) - plan[key]) > 1e-5 * plan[key]:
+        print(key, plan[key], "is", trace[key], "in the trace")
+END
+mkdir nvme
+for how in "--set recompute.what=block" \
+    "--set offload.optimizer=nvme --set memory.nvme.path=nvme"; do
+    # shellcheck disable=SC2086 # words of a command line
+    "$dsflow" plan job.toml $how --json --trace plan.dsflow > plan.json 2> err ||
+        fault "dsflow plan $how: $(cat err)"
+    "$dsflow" trace plan.dsflow --json > trace.json || fault "dsflow trace: $?"
+    python3 agree.py > wrong 2>&1 || fault "agree.py: $?"
+    [ -s wrong ] && fault "$how: $(cat wrong)"
+done
+
 [ $faults -eq 0 ]
