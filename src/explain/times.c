@@ -207,11 +207,16 @@ static unsigned workers_of(const struct dsf_times *t,
                            const struct dsf_effect *effect)
 {
     const char *executor = t->account->trace->facts.executor;
+    const unsigned nranks = (unsigned)plan->nranks;
+    const unsigned virtuals = (unsigned)plan->job->machine.virtuals;
 
-    if (is_gpu(t) || t->links)
-        return (unsigned)plan->nranks;
-    return strcmp(executor, "serial") == 0 && !effect->parallel ? 1
-                                                                : plan->workers;
+    if (is_gpu(t))
+        return nranks;
+    if (strcmp(executor, "serial") == 0 && !effect->parallel)
+        return 1;
+    if (virtuals > 0)
+        return virtuals < nranks ? virtuals : nranks;
+    return plan->workers;
 }
 
 int dsf_times_seconds(const struct dsf_times *t, const struct dsflow_plan *plan,

@@ -82,6 +82,7 @@ for key in ["step_seconds", "bound_seconds", "critical_seconds", "efficiency",
 END
 mkdir nvme
 for how in "--set recompute.what=block" \
+    "--set machine.workers=1 --set machine.virtual=1" \
     "--set offload.optimizer=nvme --set memory.nvme.path=nvme"; do
     # shellcheck disable=SC2086 # words of a command line
     "$dsflow" plan job.toml $how --json --trace plan.dsflow > plan.json 2> err ||
