@@ -85,6 +85,71 @@ dsflow_program dsf_plan_program(const struct dsflow_plan *plan,
     return program;
 }
 
+static int64_t count_steps(const struct dsflow_plan *plan, const char *name,
+                           int64_t from, int64_t end)
+{
+    int64_t n = 0;
+
+    for (int64_t step = from; step < end; step++)
+        n += strcmp(dsflow_plan_program_of(plan, step), name) == 0;
+    return n;
+}
+
+static int64_t least_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+
+    while (y != 0) {
+        int64_t rest = x % y;
+
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+/* Where the programs of the step `from` are still those that may run, up to
+ * `end` at most; and after how many steps they do so as before. */
+static int64_t find_end(const struct dsflow_plan *plan, int64_t from,
+                        int64_t end, int64_t *period)
+{
+    for (unsigned i = 0; i < plan->nprograms; i++) {
+        const struct dsf_plan_program *p = &plan->programs[i];
+
+        if (p->first > from && p->first < end)
+            end = p->first;
+        if (p->last >= from && p->last < end)
+            end = p->last + 1;
+    }
+    *period = 1;
+    for (unsigned i = 0; i < plan->nprograms && *period < end - from; i++) {
+        const struct dsf_plan_program *p = &plan->programs[i];
+
+        if (p->first <= from && (p->last == 0 || p->last >= from))
+            *period = p->every < end - from ? least_multiple(*period, p->every)
+                                            : end - from;
+    }
+    if (*period > end - from)
+        *period = end - from;
+    return end;
+}
+
+int64_t dsf_plan_count_steps(const struct dsflow_plan *plan, const char *name,
+                             int64_t steps)
+{
+    int64_t n = 0;
+
+    for (int64_t from = 1, end; from <= steps; from = end) {
+        int64_t period, times;
+
+        end = find_end(plan, from, steps + 1, &period);
+        times = (end - from) / period;
+        n += times * count_steps(plan, name, from, from + period);
+        n += count_steps(plan, name, from + times * period, end);
+    }
+    return n;
+}
+
 bool dsf_plan_runs_in_steps(const struct dsflow_plan *plan, const char *name)
 {
     if (strcmp(name, step_name) == 0)

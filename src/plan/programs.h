@@ -12,6 +12,10 @@
 dsflow_program dsf_plan_program(const struct dsflow_plan *plan,
                                 const struct dsflow_graph *g, int64_t step);
 
+/* How many of the steps from 1 to `steps` run the program of this name. */
+int64_t dsf_plan_count_steps(const struct dsflow_plan *plan, const char *name,
+                             int64_t steps);
+
 /* Whether the program is what some step runs: not so `eval`. */
 bool dsf_plan_runs_in_steps(const struct dsflow_plan *plan, const char *name);
 

@@ -23,14 +23,11 @@ struct dsf_step_kind dsf_step_kind(const struct dsflow_plan *plan,
                                    const struct dsf_prediction *p,
                                    dsflow_program program)
 {
+    const char *name = dsflow_graph_program(g, program);
     struct dsf_step_kind kind = { 0 };
     uint32_t first;
 
-    if (plan->nprograms == 0 && program == DSFLOW_STEP)
-        kind.steps = plan->job->main.steps;
-    for (int64_t step = 1; step <= plan->job->main.steps && plan->nprograms > 0;
-         step++)
-        kind.steps += dsf_plan_program(plan, g, step) == program;
+    kind.steps = dsf_plan_count_steps(plan, name, plan->job->main.steps);
     kind.tasks = dsflow_graph_program_tasks(g, program, &first);
     kind.bytes = bytes_of(g, program);
     if (p != NULL && p->seconds != NULL)

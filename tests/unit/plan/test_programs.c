@@ -85,6 +85,44 @@ static void assert_runs(const struct dsflow_plan *plan, const char *name,
     free(text);
 }
 
+static void check_count(const struct dsflow_plan *plan, const char *name)
+{
+    int64_t n = 0;
+
+    for (int64_t steps = 1; steps < 300; steps++) {
+        n += strcmp(dsflow_plan_program_of(plan, steps), name) == 0;
+        assert_int_equal(dsf_plan_count_steps(plan, name, steps), n);
+    }
+}
+
+static void steps_are_counted_without_a_look_at_each(void **state)
+{
+    struct dsflow_plan *plan = empty();
+
+    assert_int_equal(dsf_plan_count_steps(plan, "step", 1000000000),
+                     1000000000);
+    add(plan, "fifth", 5, 5, 0);
+    add(plan, "warm_up", 1, 1, 7);
+    add(plan, "fifth", 2, 1, 2);
+    add(plan, "rare", 20, 7, 160);
+    add(plan, "rare", 1, INT64_MAX, 0);
+    add(plan, "late", 200, 6, 0);
+    check_count(plan, "step");
+    check_count(plan, "fifth");
+    check_count(plan, "warm_up");
+    check_count(plan, "rare");
+    check_count(plan, "late");
+    check_count(plan, "eval");
+    done(plan);
+
+    plan = empty();
+    add(plan, "local", 2, 2, 1000);
+    add(plan, "local", 1008, 8, 0);
+    assert_int_equal(dsf_plan_count_steps(plan, "local", 1000000000),
+                     500 + (1000000000 - 1000) / 8);
+    done(plan);
+}
+
 static void when_it_runs_is_said(void **state)
 {
     struct dsflow_plan *plan = empty();
@@ -151,6 +189,7 @@ int main(void)
         cmocka_unit_test(a_step_runs_step),
         cmocka_unit_test(every_fifth_runs_another),
         cmocka_unit_test(of_several_the_last_one_runs),
+        cmocka_unit_test(steps_are_counted_without_a_look_at_each),
         cmocka_unit_test(when_it_runs_is_said),
         cmocka_unit_test(steps_that_are_none_are_refused),
     };
