@@ -103,9 +103,10 @@ static void measure(struct dsf_times *t)
     add_up(t);
     for (unsigned k = 0; k < t->ntimed; k++) {
         struct dsf_timed *x = &t->timed[k];
-        /* A simulated span has the overhead in it. */
-        double beside = said * x->count;
-        double took = x->seconds - (simulated ? beside : 0);
+        /* A simulated span has the overhead in it, as has what was predicted
+         * of it. */
+        double beside = simulated ? said * x->count : 0;
+        double took = x->seconds - beside;
 
         count += x->count;
         /* Some of them may be the disk's. */

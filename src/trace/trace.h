@@ -14,7 +14,9 @@
 struct dsf_trace_task {
     double flops, bytes; /* its cost */
     struct dsf_traffic moves; /* what it reads of other ranks */
-    double predicted;    /* seconds, in the prediction of the run; < 0: none */
+    double predicted; /* seconds of the kernel, in the prediction of the run;
+                         of a simulation, with what a task takes beside it;
+                         < 0: none */
 };
 
 /* An axis of the mesh, in the order of the keys of [mesh]. */

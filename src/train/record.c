@@ -78,9 +78,12 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
                      const char *executor)
 {
     const struct dsflow_plan *plan = s->plan;
+    bool simulated = strcmp(executor, "simulation") == 0;
+    /* Spans of a run are of kernels alone. */
+    struct dsf_machine_model kernels = *m;
     /* Without the links of virtual devices, as dsf_times_seconds has it. */
     struct dsf_gpu_attention_memo memo = { 0 };
-    struct dsf_cost_model model = { .machine = m,
+    struct dsf_cost_model model = { .machine = &kernels,
                                     .nranks = (unsigned)plan->nranks,
                                     .plan = plan,
                                     .memo = &memo };
@@ -95,7 +98,7 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
         /* Those of cores say nothing of a run on GPUs. */
         .rates = s->machine.gpus > 0 ? dsf_xstrdup("") : rates_text(m),
         .executor = dsf_xstrdup(executor),
-        .simulated = strcmp(executor, "simulation") == 0,
+        .simulated = simulated,
         .duplex = m->disk.duplex,
         .nranks = (unsigned)plan->nranks,
         .cores = s->machine.cores,
@@ -111,6 +114,8 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
     trace->graph = s->graph;
     dsf_trace_weigh(trace, node_of);
     free(node_of);
+    if (!simulated)
+        kernels.main.overhead = 0;
     for (uint32_t i = 0; i < dsflow_graph_ntasks(s->graph); i++)
         trace->tasks[i].predicted = dsf_cost_seconds(
             &model, s->graph,

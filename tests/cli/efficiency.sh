@@ -92,4 +92,24 @@ for how in "--set recompute.what=block" \
     [ -s wrong ] && fault "$how: $(cat wrong)"
 done
 
+# Of a run what was predicted is of kernels, as its times are: not so what a
+# runtime adds that would be a thousand times as slow.
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/dsflow/machine.toml
+mkdir -p slow/dsflow
+sed 's/^overhead = ".*"/overhead = "9ms"/' "$cache" > slow/dsflow/machine.toml
+XDG_CACHE_HOME=$PWD/slow "$dsflow" run job.toml --set job.output=late \
+    --trace > log 2>&1 || fault "dsflow run --trace: $(cat log)"
+"$dsflow" trace late --json > trace.json || fault "dsflow trace: $?"
+python3 - > wrong 2>&1 <<'END' || fault "predicted: $?"
+import json
+
+trace = json.load(open("trace.json"))
+if trace["predicted_seconds"] < 9e-3:
+    print("the step is predicted in", trace["predicted_seconds"])
+for name, kind in trace["tasks"].items():
+    if kind["predicted_seconds"] > 9e-3 * kind["count"]:
+        print(name, "is predicted with what the runtime adds")
+END
+[ -s wrong ] && fault "$(cat wrong)"
+
 [ $faults -eq 0 ]
