@@ -24,18 +24,28 @@ static int32_t at_most(int64_t n, int64_t most)
     return (int32_t)(n < most ? n : most);
 }
 
+/* Of a micro-batch that the job leaves open, where nobody chose one: what each
+ * rank and each group gets, at most 4. */
+static int64_t micro_of(int64_t sequences, int64_t data, int64_t groups)
+{
+    int64_t micro = 4;
+
+    while (micro > 1 && (sequences % (micro * data) != 0 ||
+                         sequences % (micro * groups) != 0))
+        micro--;
+    return micro;
+}
+
 static int cut_batch(struct dsflow_plan *plan, struct dsflow_err *err)
 {
     const struct dsf_job *job = plan->job;
     const struct dsf_job_batch *batch = &job->batch;
     int32_t data = plan->nreplicas;
+    int64_t groups = batch->groups < 0 ? data : batch->groups;
     int64_t micro = batch->micro;
 
-    /* A micro-batch that the job leaves open, where nobody chose one: what each
-     * rank gets, at most 4. */
     if (micro < 0)
-        for (micro = 4; batch->sequences % (micro * data) != 0 && micro > 1;)
-            micro--;
+        micro = micro_of(batch->sequences, data, groups);
     if (batch->sequences % micro != 0)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "micro",
                             "%lld: expected a divisor of sequences, %lld",
@@ -52,7 +62,7 @@ static int cut_batch(struct dsflow_plan *plan, struct dsflow_err *err)
                             "of a step (batch: sequences / micro)",
                             data, plan->nmicro);
     plan->micro_steps = plan->nmicro / data;
-    plan->groups = batch->groups < 0 ? data : (int32_t)batch->groups;
+    plan->groups = (int32_t)groups;
     if (plan->nmicro % plan->groups != 0)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "groups",
                             "%d: expected a divisor of the %d micro-batches",

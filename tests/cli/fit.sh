@@ -36,6 +36,11 @@ again=$(needs --set recompute.what=block --set batch.micro=1)
     fault "nothing fits in $((least - 1)) KiB: $(tail -n 1 out)"
 tail -n 1 out | grep -Eq "^batch.micro=[0-9]+( batch.in_flight=1)? recompute.what=.*: the fastest of" ||
     fault "says of its choice: $(tail -n 1 out)"
+# Groups that the largest micro-batch cannot have leave smaller ones.
+"$dsflow" plan job.toml --set batch.micro=auto --set batch.groups=4 > out 2>&1 ||
+    fault "4 groups of 4 sequences: $(tail -n 1 out)"
+tail -n 1 out | grep -q "^batch.micro=1: the fastest of 1 that fit, " ||
+    fault "4 groups of 4 sequences: $(tail -n 1 out)"
 "$dsflow" run job.toml --set recompute.what=auto --set batch.micro=auto \
     --set memory.device="$((least - 1))KiB" --set job.output=auto \
     > out 2>&1 || fault "the choice does not run: $(tail -n 1 out)"
