@@ -95,11 +95,11 @@ static char *why_of(const struct dsf_search *h, const struct found *f,
     if (h->level[h->now.n - 1].row->most && f->fit == 1 && f->unfit == 0)
         return dsf_xasprintf("%s: the most that there is room for on the "
                              "device, %s a step",
-                             f->text, dsf_time_text(f->seconds).s);
+                             f->text, dsf_seconds_text(f->seconds).s);
     return dsf_xasprintf(
         "%s: the fastest of %u that fit, %s a step; %u need%s more than %s "
         "a rank",
-        f->text, f->fit, dsf_time_text(f->seconds).s, f->unfit,
+        f->text, f->fit, dsf_seconds_text(f->seconds).s, f->unfit,
         f->unfit == 1 ? "s" : "",
         isfinite(budget) ? dsf_size_text(budget).s : "there is");
 }

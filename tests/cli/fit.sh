@@ -39,7 +39,8 @@ tail -n 1 out | grep -Eq "^batch.micro=[0-9]+( batch.in_flight=1)? recompute.wha
 # Groups that the largest micro-batch cannot have leave smaller ones.
 "$dsflow" plan job.toml --set batch.micro=auto --set batch.groups=4 > out 2>&1 ||
     fault "4 groups of 4 sequences: $(tail -n 1 out)"
-tail -n 1 out | grep -q "^batch.micro=1: the fastest of 1 that fit, " ||
+step=$(sed -n 's/^predicted step *\(.*\), .*/\1/p' out)
+tail -n 1 out | grep -q "^batch.micro=1: the fastest of 1 that fit, $step a step; " ||
     fault "4 groups of 4 sequences: $(tail -n 1 out)"
 "$dsflow" run job.toml --set recompute.what=auto --set batch.micro=auto \
     --set memory.device="$((least - 1))KiB" --set job.output=auto \
