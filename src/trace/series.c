@@ -247,7 +247,7 @@ static void tell_begin(struct replay *r, uint32_t i, uint32_t *arrow)
 
     for (; *arrow < r->narrows && r->arrows[*arrow].to == i; (*arrow)++)
         if (shown && s->start >= r->window->begin &&
-            r->v[r->arrows[*arrow].from].end >= r->window->begin &&
+            r->v[r->arrows[*arrow].from].end > r->window->begin &&
             w->arrow != NULL)
             w->arrow(w->user, r->now, *arrow, &r->arrows[*arrow], true);
     if (!shown || s->end < r->window->begin)
@@ -269,7 +269,8 @@ static void tell_end(struct replay *r, uint32_t i)
     if (s->end < r->window->begin || s->end >= r->window->end)
         return;
     for (uint32_t a = r->leaves[i]; a != NONE; a = r->also[a])
-        if (r->v[r->arrows[a].to].start < r->window->end && w->arrow != NULL)
+        if (s->end > r->window->begin &&
+            r->v[r->arrows[a].to].start < r->window->end && w->arrow != NULL)
             w->arrow(w->user, r->now, a, &r->arrows[a], false);
     if (s->start == s->end || w->idle == NULL)
         return;

@@ -91,6 +91,28 @@ static void chrome_is_json_with_every_span(void **state)
     shown_free(&shown);
 }
 
+/* What ends as the window opens is not shown, nor are its arrows. */
+static void chrome_has_no_time_before_the_window(void **state)
+{
+    struct shown shown;
+    json_t *root;
+    char *text;
+    unsigned n;
+
+    shown_make(&shown);
+    shown.view.window.begin = 1;
+    text = shown_text(&shown, dsf_write_chrome);
+    root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(root);
+    sum(json_object_get(root, "traceEvents"), "s", "ts", &n);
+    assert_int_equal(n, 1);
+    sum(json_object_get(root, "traceEvents"), "f", "ts", &n);
+    assert_int_equal(n, 1);
+    json_decref(root);
+    free(text);
+    shown_free(&shown);
+}
+
 static void svg_escapes_and_shows_every_kind(void **state)
 {
     struct shown shown;
@@ -332,6 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paje_has_every_span_and_idle_between),
         cmocka_unit_test(chrome_is_json_with_every_span),
+        cmocka_unit_test(chrome_has_no_time_before_the_window),
         cmocka_unit_test(svg_escapes_and_shows_every_kind),
         cmocka_unit_test(dot_has_times_and_the_longest_way),
         cmocka_unit_test(a_trace_of_nothing_is_shown_too),
