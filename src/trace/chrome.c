@@ -105,13 +105,15 @@ static void put_names(struct chrome *c)
 {
     const struct dsf_timeline *timeline = &c->trace->timeline;
     char *name = quoted(c->trace->facts.name);
+    char *executor = quoted(c->trace->facts.executor);
 
     fprintf(c->out,
             "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"job\":%s,"
-            "\"executor\":\"%s\"},\"traceEvents\":[\n"
+            "\"executor\":%s},\"traceEvents\":[\n"
             "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":0,"
             "\"args\":{\"labels\":%s}}",
-            name, c->trace->facts.executor, name);
+            name, executor, name);
+    free(executor);
     free(name);
     put_name(c, "process", 0, -1, "all ranks");
     put_name(c, "thread", 0, 0, "steps");

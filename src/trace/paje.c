@@ -139,11 +139,16 @@ static const struct {
 };
 
 /* Nothing escapes a quote in Paje. */
+static void put_text(const char *text, FILE *out)
+{
+    for (; *text != '\0'; text++)
+        fputc(*text == '"' ? '\'' : *text, out);
+}
+
 static void put_name(const char *name, FILE *out)
 {
     fputs(" \"", out);
-    for (; *name != '\0'; name++)
-        fputc(*name == '"' ? '\'' : *name, out);
+    put_text(name, out);
     fputc('"', out);
 }
 
@@ -242,8 +247,10 @@ static void put_lanes_of(struct paje *p, unsigned rank)
         if (p->view->worker != NULL && lane->kind == DSF_LANE_WORKER &&
             lane->rank >= 0)
             snprintf(whose, sizeof(whose), "rank %u on ", rank);
-        fprintf(p->out, "%d 0 W%u %s R%u \"%s%s\"\n", CONTAINER, i,
-                lane_types[lane->kind].container, rank, whose, lane->name);
+        fprintf(p->out, "%d 0 W%u %s R%u \"%s", CONTAINER, i,
+                lane_types[lane->kind].container, rank, whose);
+        put_text(lane->name, p->out);
+        fputs("\"\n", p->out);
     }
 }
 
@@ -302,8 +309,9 @@ static void put_span(struct paje *p, int event, double t, size_t i)
         const struct dsflow_data_spec *d =
             dsflow_graph_data(p->trace->graph, (dsflow_data_id){ s->what });
 
-        fprintf(p->out, " -1 -1 -1 %lld %d %zu 0 \"%s %s\"\n", step, s->rank,
-                d->bytes, d->name, dsf_shape_text(d).s);
+        fprintf(p->out, " -1 -1 -1 %lld %d %zu 0 \"", step, s->rank, d->bytes);
+        put_text(d->name, p->out);
+        fprintf(p->out, " %s\"\n", dsf_shape_text(d).s);
     }
 }
 

@@ -26,6 +26,15 @@ static char *copy_of(json_t *object, const char *key)
     return dsf_xstrdup(s != NULL ? s : "");
 }
 
+/* The same of what people are shown on a line. */
+static char *name_of(json_t *object, const char *key)
+{
+    char *name = copy_of(object, key);
+
+    dsf_utf8_clean(name);
+    return name;
+}
+
 static int64_t whole_of(json_t *object, const char *key)
 {
     return json_integer_value(json_object_get(object, key));
@@ -63,13 +72,11 @@ static bool read_facts(json_t *in, struct dsf_trace_facts *f)
 {
     int64_t ranks = whole_of(in, "ranks");
 
-    f->name = copy_of(in, "name");
-    dsf_utf8_clean(f->name);
+    f->name = name_of(in, "name");
     f->job = copy_of(in, "job");
-    f->machine = copy_of(in, "machine");
-    dsf_utf8_clean(f->machine);
+    f->machine = name_of(in, "machine");
     f->rates = copy_of(in, "rates");
-    f->executor = copy_of(in, "executor");
+    f->executor = name_of(in, "executor");
     f->simulated = json_is_true(json_object_get(in, "simulated"));
     f->duplex = json_is_true(json_object_get(in, "duplex"));
     f->nranks = (unsigned)ranks;
@@ -101,6 +108,7 @@ static bool read_lanes(json_t *head, struct dsf_timeline *timeline)
             return false;
         dsf_timeline_add_lane(timeline, (enum dsf_lane_kind)kind, (int)rank,
                               "%s", name);
+        dsf_utf8_clean(timeline->lanes[i].name);
         for (size_t end = 0; end < 2; end++) {
             int64_t worker = json_integer_value(
                 json_array_get(json_object_get(lane, "ends"), end));
@@ -142,8 +150,10 @@ static void read_rings(json_t *head, struct dsf_trace_ops *ops)
     json_array_foreach(names, i, name)
     {
         const char *text = json_string_value(name);
+        char *ring = dsf_xstrdup(text != NULL ? text : "");
 
-        ops->rings[ops->nrings++] = dsf_xstrdup(text != NULL ? text : "");
+        dsf_utf8_clean(ring);
+        ops->rings[ops->nrings++] = ring;
     }
 }
 
@@ -154,10 +164,10 @@ static bool read_op(json_t *in, struct dsflow_op *op)
     size_t i;
 
     op->abi = DSFLOW_OP_ABI;
-    op->name = copy_of(in, "name");
+    op->name = name_of(in, "name");
     op->summary = "";
     if (json_is_string(json_object_get(in, "segment")))
-        op->segment = copy_of(in, "segment");
+        op->segment = name_of(in, "segment");
     op->direction = (uint8_t)whole_of(in, "direction");
     op->update = json_is_true(json_object_get(in, "update"));
     op->comm = (unsigned)whole_of(in, "comm");
@@ -169,7 +179,7 @@ static bool read_op(json_t *in, struct dsflow_op *op)
         op->nports++;
         if (json_is_null(port))
             continue;
-        v[i].name = copy_of(port, "name");
+        v[i].name = name_of(port, "name");
         v[i].access = (enum dsflow_access)whole_of(port, "access");
         v[i].optional = json_is_true(json_object_get(port, "optional"));
     }
@@ -220,8 +230,10 @@ static bool read_data(FILE *in, struct dsf_trace *trace)
         struct dsflow_data_spec spec;
         dsflow_data_id id;
 
-        if (!get(in, &r, sizeof(r)) || !get(in, name, r.name) ||
-            r.role >= DSFLOW_NROLES || r.ring > ops->nrings ||
+        if (!get(in, &r, sizeof(r)) || !get(in, name, r.name))
+            return false;
+        dsf_utf8_clean(name);
+        if (r.role >= DSFLOW_NROLES || r.ring > ops->nrings ||
             r.dtype >= DSFLOW_NDTYPES || r.ndims > DSFLOW_MAX_DIMS ||
             r.tier >= DSFLOW_NTIERS || dsflow_graph_find(g, name, &id))
             return false;

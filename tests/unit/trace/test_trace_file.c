@@ -2,6 +2,8 @@
  * or damaged is said to be so. */
 #include "trace/trace.h"
 
+#include "graph/task.h"
+
 #include "lib/test.h"
 
 #include <stdlib.h>
@@ -302,6 +304,55 @@ static void any_bytes_are_read_or_refused(void **state)
     unlink(path);
 }
 
+static const struct dsflow_op strange = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "ma\nke",
+    .segment = "m\033lp",
+    DSFLOW_PORTS({ "o\033ut", DSFLOW_W }),
+    .check = check,
+    .cost = cost,
+};
+
+/* What a file says is printed on terminals. */
+static void names_come_back_without_control_characters(void **state)
+{
+    struct dsf_trace t = { .facts = { .name = (char *)"\033",
+                                      .job = (char *)"a\nb",
+                                      .machine = (char *)"",
+                                      .rates = (char *)"",
+                                      .executor = (char *)"se\033rial",
+                                      .nranks = 1 } };
+    struct dsf_trace_file *file;
+    struct dsflow_err err;
+    dsflow_data_id d;
+
+    t.graph = dsflow_graph_new();
+    d = dsflow_graph_add_data(
+        t.graph, &DSFLOW_DATA(.name = "d\033", .elems = 8, .ring = "r\033"));
+    dsflow_graph_add_task(t.graph,
+                          &DSFLOW_TASK(.op = &strange, .ndata = 1, .data = &d));
+    dsf_trace_weigh(&t, NULL);
+    dsf_timeline_add_lane(&t.timeline, DSF_LANE_WORKER, 0, "co\033re 0");
+    assert_int_equal(dsf_trace_create(path, &t, &file, &err), DSFLOW_OK);
+    assert_int_equal(dsf_trace_close(file, true, &err), DSFLOW_OK);
+    dsflow_graph_free(t.graph);
+    free(t.tasks);
+    dsf_timeline_fini(&t.timeline);
+
+    assert_int_equal(dsf_trace_read(path, &t, &err), DSFLOW_OK);
+    assert_string_equal(t.facts.name, "?");
+    assert_string_equal(t.facts.job, "a\nb");
+    assert_string_equal(t.facts.executor, "se?rial");
+    assert_string_equal(t.timeline.lanes[0].name, "co?re 0");
+    assert_string_equal(dsf_nth_task(t.graph, 0)->op->name, "ma?ke");
+    assert_string_equal(dsf_nth_task(t.graph, 0)->op->segment, "m?lp");
+    assert_string_equal(dsf_nth_task(t.graph, 0)->op->ports[0].name, "o?ut");
+    assert_string_equal(dsf_nth_data(t.graph, 0)->name, "d?");
+    assert_string_equal(dsf_nth_data(t.graph, 0)->ring, "r?");
+    dsf_trace_fini(&t);
+    unlink(path);
+}
+
 static void every_ring_comes_back_however_many_there_are(void **state)
 {
     enum { NRINGS = 300 };
@@ -343,6 +394,7 @@ int main(void)
         cmocka_unit_test(a_trace_comes_back),
         cmocka_unit_test(a_run_that_was_killed_leaves_what_it_wrote),
         cmocka_unit_test(any_bytes_are_read_or_refused),
+        cmocka_unit_test(names_come_back_without_control_characters),
         cmocka_unit_test(every_ring_comes_back_however_many_there_are),
     };
 
