@@ -167,15 +167,18 @@ static void print_advice(const struct dsf_account *a,
         print_one(&advices->v[i], i > 0 ? advices->v[i - 1].cause : NULL, a,
                   out);
     print_notes(advices, out);
-    if (advices->n == 0)
+    if (advices->tried == 0)
+        fprintf(out, "\n%s\n", advices->limit);
+    else if (advices->n == 0)
         fprintf(out, "\n%s;\nnone of %u changes that were tried saves 3 %%\n",
                 advices->limit, advices->tried);
     else
         fprintf(out, "  (the best of %u changes, each simulated by itself)\n",
                 advices->tried);
     if (advices->left > 0)
-        fprintf(out, "  %u more were not tried: they take long to simulate\n",
-                advices->left);
+        fprintf(out, "  %u %s not tried: they take long to simulate\n",
+                advices->left,
+                advices->tried > 0 ? "more were" : "changes were");
     if (fabs(advices->reproduced - 1) > 0.1)
         fprintf(out,
                 "  these are rough: with nothing changed the simulation says "

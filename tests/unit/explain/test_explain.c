@@ -114,6 +114,9 @@ static void check(const struct dsf_trace *trace, const struct found *found,
 static const struct found nothing_helps = {
     "the workers are busy", NULL, 0, 7, 0, 1
 };
+static const struct found all_long = {
+    "the workers are busy", NULL, 0, 0, 21, 1
+};
 static const struct found some_help = { "", NULL, 4, 9, 2, 1.5 };
 static const struct found unknown = {
     "the workers are busy", "the job has a plug-in", 0, 0, 0, 1
@@ -127,6 +130,9 @@ static void changes_are_said_with_what_they_cost(void **state)
     check(&trace, &nothing_helps,
           PARTS("\nthe workers are busy;\n"
                 "none of 7 changes that were tried saves 3 %\n"));
+    check(&trace, &all_long,
+          PARTS("\nthe workers are busy\n"
+                "  21 changes were not tried: they take long to simulate\n"));
     check(&trace, &unknown,
           PARTS("\nthe workers are busy\n"
                 "what would make it shorter is not known: the job has a "
