@@ -151,6 +151,8 @@ static void list_workers(struct dsf_changes *c)
 
 static void list_virtuals(struct dsf_changes *c)
 {
+    const struct dsf_account *a = c->account;
+    double all = a->all.workers * a->seconds;
     int64_t virtuals = c->job->machine.virtuals, cores = cores_of(c);
     struct dsf_change *x;
 
@@ -159,6 +161,10 @@ static void list_virtuals(struct dsf_changes *c)
     x = add_whole(c, virtuals, virtuals - 1);
     also(x, dsf_xasprintf("machine.workers=%lld", (long long)cores + 1));
     x->effect.transfers = 1.0 / (double)virtuals;
+    /* One core more that computes helps without transfers, too. */
+    if (a->all.idle[DSF_CAUSE_TRANSFER] < 0.01 * all)
+        x->reason =
+            a->all.did.busy > 0.5 * all ? DSF_REASON_BUSY : DSF_REASON_ORDER;
 }
 
 /* Links of virtual devices are as slow as the job says. */

@@ -215,4 +215,10 @@ run virtual --set machine.workers=1 --set machine.virtual=1 \
     --set offload.params=cpu --set machine.virtual_link=5MB --trace
 "$dsflow" trace virtual --json > virtual.json
 named virtual machine.virtual_link 'data on its way'
+
+# A virtual device that copies nothing is one core less, and that is why.
+"$dsflow" plan job.toml --set machine.workers=1 --set machine.virtual=1 \
+    --trace device.trace > log 2>&1 || fault "dsflow plan --trace: $(cat log)"
+"$dsflow" trace device.trace --json > device.json
+named device machine.virtual '1 worker is busy [0-9]* % of the step'
 finish
