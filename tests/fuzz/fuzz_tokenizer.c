@@ -25,6 +25,7 @@ static const char *const words[] = {
     "\\u0120",   "\\ud83d",
     "\xff",      "\"Sequence\"",
     "\"Split\"", "{\"type\": \"NFC\"}",
+    "\\u2581",   "\"Metaspace\"",
     NULL,
 };
 
