@@ -38,6 +38,14 @@ bool dsf_job_has(const struct dsf_job *job, const char *table, const char *key)
     return find_place(job, table, key) != NULL;
 }
 
+bool dsf_job_has_set(const struct dsf_job *job, const char *table,
+                     const char *key)
+{
+    const struct dsf_key_place *place = find_place(job, table, key);
+
+    return place != NULL && strncmp(place->text, "--set:", 6) == 0;
+}
+
 int dsf_job_fail(const struct dsf_job *job, struct dsflow_err *err, int status,
                  const char *table, const char *key, const char *fmt, ...)
 {

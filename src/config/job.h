@@ -314,6 +314,9 @@ int dsf_job_write(const struct dsf_job *job, FILE *out);
  * the table may be an element of one that repeats: "name[0]".) */
 bool dsf_job_has(const struct dsf_job *job, const char *table,
                  const char *key);
+/* By --set? */
+bool dsf_job_has_set(const struct dsf_job *job, const char *table,
+                     const char *key);
 
 /* Ranks of its mesh; whoever plans refuses too many. */
 double dsf_job_ranks(const struct dsf_job *job);

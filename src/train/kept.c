@@ -8,9 +8,11 @@
 #include "text/tokenizer_export.h"
 #include "train/vocabulary.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 bool dsf_kept_is_run(const struct dsf_session *s)
 {
@@ -53,6 +55,31 @@ static bool is_from(const struct dsf_session *s, const char *folder)
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+static bool is_of(const struct dsf_tokenizer_export *x, const char *name)
+{
+    for (unsigned i = 0; i < x->nfiles; i++)
+        if (strcmp(x->files[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* What an earlier run in this folder has left of another kind of tokenizer, and
+ * would be read in its place. */
+static void remove_others(const char *folder,
+                          const struct dsf_tokenizer_export *x)
+{
+    static const char *const names[] = { "tokenizer.json", "vocab.json",
+                                         "merges.txt", "chat_template.jinja" };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char *path = dsf_xasprintf("%s/%s", folder, names[i]);
+
+        if (!is_of(x, names[i]))
+            unlink(path);
+        free(path);
+    }
+}
+
 int dsf_kept_write_tokenizer(const struct dsf_session *s,
                              struct dsflow_err *err)
 {
@@ -70,6 +97,8 @@ int dsf_kept_write_tokenizer(const struct dsf_session *s,
         status = dsf_synced_folders(folder, err);
     for (unsigned i = 0; i < x.nfiles && status == DSFLOW_OK; i++)
         status = write_file(folder, &x.files[i], err);
+    if (status == DSFLOW_OK)
+        remove_others(folder, &x);
     dsf_tokenizer_export_fini(&x);
     free(folder);
     return status;
@@ -83,6 +112,29 @@ char *dsf_kept_tokenizer(const struct dsf_session *s)
         return folder;
     free(folder);
     return NULL;
+}
+
+bool dsf_kept_is_of(const struct dsf_ckpt_fields *of,
+                    const struct dsf_tokenizer *tok)
+{
+    const char *was = dsf_ckpt_fields_find(of, "data.tokenizer");
+    char hash[32];
+
+    snprintf(hash, sizeof(hash), "%016" PRIx64, dsf_tokenizer_hash(tok));
+    return was == NULL || strcmp(was, hash) == 0;
+}
+
+void dsf_kept_fields(const struct dsf_session *s, struct dsf_ckpt_fields *of)
+{
+    char *dir = dsf_session_checkpoints(s);
+    const struct dsf_ckpt_use use = dsf_ckpt_use(dir);
+    char *newest = dsf_xasprintf("%s/step-%" PRId64, dir, use.newest);
+
+    *of = (struct dsf_ckpt_fields){ .n = 0 };
+    if (use.n > 0 && dsf_ckpt_fields_read(newest, "of", of, NULL) < 0)
+        dsf_ckpt_fields_fini(of);
+    free(newest);
+    free(dir);
 }
 
 int dsf_kept_checkpoint(const struct dsf_session *s, char **folder,

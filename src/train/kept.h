@@ -17,6 +17,13 @@ int dsf_kept_write_tokenizer(const struct dsf_session *s,
  * Else NULL. */
 char *dsf_kept_tokenizer(const struct dsf_session *s);
 
+/* Is it the tokenizer of a checkpoint, which is `of` this, or not known? */
+bool dsf_kept_is_of(const struct dsf_ckpt_fields *of,
+                    const struct dsf_tokenizer *tok);
+
+/* What the newest checkpoint of its run is of; nothing is checked. */
+void dsf_kept_fields(const struct dsf_session *s, struct dsf_ckpt_fields *of);
+
 /* The newest checkpoint of the run that the job is that of, whose sizes are
  * those of the model; *folder is NULL where there is none. */
 int dsf_kept_checkpoint(const struct dsf_session *s, char **folder,

@@ -193,23 +193,30 @@ static int check_segments(struct dsf_session *s, struct dsflow_err *err)
                         was);
 }
 
+/* Is the one at `path` the tokenizer of the checkpoint? */
+static bool is_trained_with(const struct dsf_session *s, const char *path)
+{
+    struct dsf_tokenizer *tok = NULL;
+    bool is = dsf_tokenizer_open(path, &tok, NULL) == DSFLOW_OK &&
+              dsf_kept_is_of(&s->origin_of, tok);
+
+    dsf_tokenizer_free(tok);
+    return is;
+}
+
 /* Where the tokenizer of a run is; freed by the caller. */
-static char *tokenizer_of(const char *run, const struct dsf_job *job)
+static char *tokenizer_of(const struct dsf_session *s, const char *run,
+                          const struct dsf_job *job)
 {
     const char *named = job->data.tokenizer, *init = job->model.init;
     char *kept = dsf_xasprintf("%s/tokenizer", run);
+    bool given = dsf_job_has(job, "data", "tokenizer");
 
-    if (dsf_job_has(job, "data", "tokenizer") &&
-        (strcmp(named, "bytes") == 0 || access(named, F_OK) == 0)) {
-        free(kept);
-        return dsf_xstrdup(named);
-    }
-    if (dsf_tokenizer_is_in(kept))
+    if ((!given || !is_trained_with(s, named)) && is_trained_with(s, kept))
         return kept;
     free(kept);
     /* One that was written by a version which kept none. */
-    return dsf_xstrdup(!dsf_job_has(job, "data", "tokenizer") &&
-                               strcmp(init, "random") != 0 &&
+    return dsf_xstrdup(!given && strcmp(init, "random") != 0 &&
                                dsf_tokenizer_is_in(init)
                            ? init
                            : named);
@@ -236,7 +243,7 @@ static int take_run(struct dsf_session *s, const char *run, char *folder,
         status = read_job(s, run, &job, err);
     if (status < 0)
         return status;
-    tokenizer = tokenizer_of(run, &job);
+    tokenizer = tokenizer_of(s, run, &job);
     status = take(s, tokenizer, err);
     free(tokenizer);
     dsf_job_fini(&job);
@@ -353,11 +360,7 @@ int dsf_origin_say(const struct dsf_session *s, struct dsf_job *job,
 
 void dsf_origin_check_tokenizer(const struct dsf_session *s)
 {
-    const char *was = dsf_ckpt_fields_find(&s->origin_of, "data.tokenizer");
-    char now[32];
-
-    snprintf(now, sizeof(now), "%016" PRIx64, dsf_tokenizer_hash(s->tok));
-    if (was != NULL && strcmp(was, now) != 0)
+    if (!dsf_kept_is_of(&s->origin_of, s->tok))
         dsf_warn("data.tokenizer %s is not the tokenizer of the run in "
                  "model.init, %s: its tokens mean something else",
                  s->job->data.tokenizer, s->job->model.init);

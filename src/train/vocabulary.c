@@ -35,6 +35,35 @@ static int take_kept(struct dsf_session *s, struct dsflow_err *err)
     return status;
 }
 
+/* The same where what its job names is another by now. */
+static int put_back(struct dsf_session *s, struct dsflow_err *err)
+{
+    struct dsf_ckpt_fields of;
+    struct dsf_tokenizer *tok = NULL;
+    char *kept = dsf_job_has_set(s->job, "data", "tokenizer")
+                     ? NULL
+                     : dsf_kept_tokenizer(s);
+    int status = DSFLOW_OK;
+
+    if (kept == NULL)
+        return DSFLOW_OK;
+    dsf_kept_fields(s, &of);
+    if (!dsf_kept_is_of(&of, s->tok) &&
+        dsf_tokenizer_open(kept, &tok, NULL) == DSFLOW_OK &&
+        dsf_kept_is_of(&of, tok)) {
+        dsf_warn("data.tokenizer %s is another than in the run: it is %s",
+                 s->job->data.tokenizer, kept);
+        dsf_tokenizer_free(s->tok);
+        s->tok = tok;
+        tok = NULL;
+        status = dsf_session_set_text(s, "data.tokenizer", kept, err);
+    }
+    dsf_tokenizer_free(tok);
+    dsf_ckpt_fields_fini(&of);
+    free(kept);
+    return status;
+}
+
 int dsf_vocabulary_open(struct dsf_session *s, struct dsflow_err *err)
 {
     bool own = !dsf_job_has(s->job, "data", "tokenizer") && has_own(s->job);
@@ -50,7 +79,7 @@ int dsf_vocabulary_open(struct dsf_session *s, struct dsflow_err *err)
                                   "be read: "
                                 : "",
                             err != NULL ? err->msg : "");
-    return DSFLOW_OK;
+    return put_back(s, err);
 }
 
 /* Matrices are often made a little larger than the vocabulary: a multiple of a

@@ -77,6 +77,47 @@ for from in base mine; do
 done
 cd ..
 
+# So it is where another tokenizer has the name by now, which --resume goes on with
+# where the job is not that of the folder, or --set says so: never.
+rm -rf mine there here
+run mine --set data.tokenizer=tok.json
+look there
+sed 's/"m": 109/"m": 110/; s/"n": 110/"n": 109/' "$tiny" > tok.json
+cmp -s "$tiny" tok.json && fault "the tokenizer has not changed"
+look here
+says "data.tokenizer tok.json is another than in the run: it is mine/tokenizer"
+diff -r there here || fault "another tokenizer: other text, loss or export"
+sed 's/"hf"/"mine"/' init.toml > next.toml
+ok run next.toml --set job.output=next
+says "the tokenizer is mine/tokenizer, 274 tokens"
+grep -q warning err && fault "$(cat err)"
+for from in "job.toml --set job.output=mine" mine; do
+    # shellcheck disable=SC2086 # words
+    "$dsflow" run $from --resume --set job.steps=3 --set data.tokenizer=tok.json > out 2> err
+    [ $? -eq 2 ] && says "cannot go on with another data.tokenizer"
+done
+ok run mine --resume --set job.steps=3
+
+# What is left of a run that was in the folder is not taken for that of the next one.
+cp "$tiny" tok.json
+run again --set data.tokenizer=tok.json
+run again --overwrite
+sed 's/"hf"/"again"/' init.toml > next.toml
+ok run next.toml --set job.output=after
+says "the tokenizer is bytes, 256 tokens"
+grep -q warning err && fault "$(cat err)"
+ok checkpoint export after bytes-hf
+mkdir gpt2
+{
+    echo '{'
+    grep -E '^ *".*": [0-9]+,?$' bytes-hf/tokenizer.json
+    echo ', "<|endoftext|>": 256}'
+} > gpt2/encoder.json
+echo "#version: 0.2" > gpt2/vocab.bpe
+run again --overwrite --set data.tokenizer=gpt2
+rm -r gpt2
+ok generate again --tokens 3
+
 # Bytes are no files, and a job that is no run's is refused as before.
 run bytes
 [ -e bytes/tokenizer ] && fault "bytes have a tokenizer: $(ls bytes/tokenizer)"
