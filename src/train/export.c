@@ -7,6 +7,7 @@
 #include "train/identity.h"
 #include "train/vocabulary.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* What config.json has no words for. */
@@ -42,14 +43,15 @@ int dsf_export(const struct dsf_session *s, const char *folder,
     struct dsf_hf_export_spec spec = { .folder = folder,
                                        .dtype = dtype,
                                        .files = files };
-    const char *source = dsf_vocabulary_source(s);
+    char *source = dsf_vocabulary_source(s);
     int status =
         dsf_tokenizer_export(s->tok, source, s->model.dims.context, &tok, err);
+    const bool other = source == NULL || s->origin != NULL;
 
+    free(source);
     if (status < 0)
         return status;
-    if (source == NULL && s->model.family == DSF_LLAMA &&
-        s->model.dims.qkv_bias)
+    if (other && s->model.family == DSF_LLAMA && s->model.dims.qkv_bias)
         dsf_warn("AutoTokenizer of transformers splits text as Qwen2 does for "
                  "any model of that kind (model.qkv_bias): load this tokenizer "
                  "with PreTrainedTokenizerFast");

@@ -46,6 +46,20 @@ static int write_file(const char *folder, const struct dsf_tokenizer_file *f,
     return status;
 }
 
+/* The ids of special tokens, which are not always those of tokens in
+ * tokenizer_config.json. */
+static int write_ids(const char *folder, const json_t *ids,
+                     struct dsflow_err *err)
+{
+    char *text = json_dumps(ids, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    int status = write_file(
+        folder,
+        &(struct dsf_tokenizer_file){ "config.json", text, strlen(text) }, err);
+
+    free(text);
+    return status;
+}
+
 /* Does the tokenizer come from there? */
 static bool is_from(const struct dsf_session *s, const char *folder)
 {
@@ -85,18 +99,23 @@ int dsf_kept_write_tokenizer(const struct dsf_session *s,
 {
     char *folder = tokenizer_of(s);
     struct dsf_tokenizer_export x = { .nfiles = 0 };
+    char *source = NULL;
     int status = DSFLOW_OK;
 
     if (dsf_tokenizer_is_bytes(s->tok) || is_from(s, folder)) {
         free(folder);
         return DSFLOW_OK;
     }
-    status = dsf_tokenizer_export(s->tok, dsf_vocabulary_source(s),
-                                  s->model.dims.context, &x, err);
+    source = dsf_vocabulary_source(s);
+    status =
+        dsf_tokenizer_export(s->tok, source, s->model.dims.context, &x, err);
+    free(source);
     if (status == DSFLOW_OK)
         status = dsf_synced_folders(folder, err);
     for (unsigned i = 0; i < x.nfiles && status == DSFLOW_OK; i++)
         status = write_file(folder, &x.files[i], err);
+    if (status == DSFLOW_OK)
+        status = write_ids(folder, x.ids, err);
     if (status == DSFLOW_OK)
         remove_others(folder, &x);
     dsf_tokenizer_export_fini(&x);

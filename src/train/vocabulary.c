@@ -144,19 +144,32 @@ int dsf_vocabulary_check(const struct dsf_session *s, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-const char *dsf_vocabulary_source(const struct dsf_session *s)
+/* Is the tokenizer the one in that folder? */
+static bool is_in(const struct dsf_session *s, const char *folder)
 {
-    const char *init = s->job->model.init;
     struct dsf_tokenizer *own = NULL;
     bool same;
 
-    if (s->lost) /* the run has kept it */
-        return s->job->data.tokenizer;
-    if (!has_own(s->job) || dsf_tokenizer_open(init, &own, NULL) < 0)
-        return NULL;
+    if (!dsf_tokenizer_is_in(folder) ||
+        dsf_tokenizer_open(folder, &own, NULL) < 0)
+        return false;
     same = dsf_tokenizer_same(own, s->tok);
     dsf_tokenizer_free(own);
-    return same ? init : NULL;
+    return same;
+}
+
+char *dsf_vocabulary_source(const struct dsf_session *s)
+{
+    const char *init = s->job->model.init;
+    char *folder = s->lost ? dsf_kept_tokenizer(s)
+                   : s->origin != NULL
+                       ? dsf_xasprintf("%s/../../tokenizer", s->origin)
+                       : dsf_xstrdup(init);
+
+    if (folder != NULL && strcmp(init, "random") != 0 && is_in(s, folder))
+        return folder;
+    free(folder);
+    return NULL;
 }
 
 void dsf_vocabulary_say(const struct dsf_session *s)

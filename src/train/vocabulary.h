@@ -13,9 +13,9 @@ int dsf_vocabulary_open(struct dsf_session *s, struct dsflow_err *err);
  * warning. */
 int dsf_vocabulary_check(const struct dsf_session *s, struct dsflow_err *err);
 
-/* The folder the model starts from, if the tokenizer is the one in it; or
- * NULL. */
-const char *dsf_vocabulary_source(const struct dsf_session *s);
+/* The folder the model starts from, or that where a run has kept what was in
+ * it, if the tokenizer is the one in it; freed by the caller. Else NULL. */
+char *dsf_vocabulary_source(const struct dsf_session *s);
 
 /* A line for people where the job does not say which tokenizer it is. */
 void dsf_vocabulary_say(const struct dsf_session *s);

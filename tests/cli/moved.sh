@@ -32,6 +32,7 @@ for family in gpt2 llama; do
     run base --set model.family=$family --set data.tokenizer=tok.json
     ok checkpoint export base hf
     echo '{"temperature": 0.6}' > hf/generation_config.json
+    sed -i 's/"bos_token_id": [0-9]*/"bos_token_id": 7/; s/"eos_token_id": [0-9]*/"eos_token_id": [3, 4]/' hf/config.json
     ok run init.toml --set job.output=mine --set model.family=$family --trace=1:2
     look there
     mkdir far
@@ -74,6 +75,12 @@ for from in base mine; do
     says "the tokenizer is $from/tokenizer, 274 tokens"
     grep -q warning err && fault "$(cat err)"
     ok generate next-$from --tokens 3
+    ok checkpoint export next-$from next-hf
+    ok checkpoint export $from from-hf
+    for f in config.json generation_config.json tokenizer_config.json; do
+        cmp from-hf/$f next-hf/$f || fault "$f is not that of the first model"
+    done
+    rm -r next-hf from-hf
 done
 cd ..
 
