@@ -71,14 +71,16 @@ DSFLOW_API int dsflow_model_get(const struct dsflow_model *model,
 
 /* Text after `prompt` (`bytes` bytes), made in the type in which the job
  * computes. It ends at the end-of-text token, or where the model's context is
- * full. Errors: DSFLOW_EFIT for a prompt longer than the context. */
+ * full. Errors: DSFLOW_EFIT for a prompt longer than the context; DSFLOW_EINVAL
+ * where the tokenizer has more tokens than the model. */
 DSFLOW_API int dsflow_model_generate(const struct dsflow_model *model,
                                      const char *prompt, size_t bytes,
                                      const struct dsflow_sampling *sampling,
                                      dsflow_token_fn on_token, void *user,
                                      struct dsflow_err *err);
 
-/* The model and its tokenizer as a Hugging Face folder, which appears whole or
+/* The model and its tokenizer, unless that has more tokens than the model, as a
+ * Hugging Face folder, which appears whole or
  * not at all, with weights of `dtype`: DSFLOW_FP32, DSFLOW_BF16 or DSFLOW_FP16,
  * rounded to nearest. Errors: DSFLOW_EINVAL for another type, a number that is
  * beyond it, or a folder that is there; DSFLOW_EIO. */

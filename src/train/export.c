@@ -38,20 +38,29 @@ int dsf_export(const struct dsf_session *s, const char *folder,
                enum dsflow_dtype dtype, dsf_unit_fn read, void *user,
                struct dsflow_err *err)
 {
-    struct dsf_tokenizer_export tok;
+    struct dsf_tokenizer_export tok = { .nfiles = 0 };
     struct dsf_hf_file files[DSF_MOST_TOKENIZER_FILES];
     struct dsf_hf_export_spec spec = { .folder = folder,
                                        .dtype = dtype,
                                        .files = files };
     char *source = dsf_vocabulary_source(s);
-    int status =
-        dsf_tokenizer_export(s->tok, source, s->model.dims.context, &tok, err);
     const bool other = source == NULL || s->origin != NULL;
+    int status = DSFLOW_OK;
 
+    if (dsf_vocabulary_fits(s->job, &s->model, s->tok, NULL) == DSFLOW_OK)
+        status = dsf_tokenizer_export(s->tok, source, s->model.dims.context,
+                                      &tok, err);
+    else
+        tok.ids = json_pack("{s:n, s:n, s:n}", "bos_token_id", "eos_token_id",
+                            "pad_token_id");
     free(source);
     if (status < 0)
         return status;
-    if (other && s->model.family == DSF_LLAMA && s->model.dims.qkv_bias)
+    if (tok.nfiles == 0)
+        dsf_warn("no tokenizer is exported: the model has %d tokens, and "
+                 "nothing says what they stand for (data.tokenizer)",
+                 s->model.dims.vocab);
+    else if (other && s->model.family == DSF_LLAMA && s->model.dims.qkv_bias)
         dsf_warn("AutoTokenizer of transformers splits text as Qwen2 does for "
                  "any model of that kind (model.qkv_bias): load this tokenizer "
                  "with PreTrainedTokenizerFast");

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "train/generate.h"
+#include "train/vocabulary.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -279,6 +280,9 @@ int dsf_generate(const struct dsf_model *model, const struct dsf_job *job,
     int status;
 
     *sampled = (struct dsf_sampled){ .tokens = 0 };
+    status = dsf_vocabulary_fits(job, model, tok, err);
+    if (status < 0)
+        return status;
     /* A model needs something to go on from. */
     if (bytes == 0 && eot < 0 && !begins(job)) {
         prompt = "\n";
@@ -318,8 +322,10 @@ int dsf_sample_check(const struct dsf_job *job, const struct dsf_model *model,
 
     if (sample->tokens == 0)
         return DSFLOW_OK;
-    status = encode_prompt(tok, job, sample->prompt, strlen(sample->prompt),
-                           &in, err);
+    status = dsf_vocabulary_fits(job, model, tok, err);
+    if (status == DSFLOW_OK)
+        status = encode_prompt(tok, job, sample->prompt, strlen(sample->prompt),
+                               &in, err);
     prompt = in.n > 0 ? (int64_t)in.n : 1;
     dsf_tokens_fini(&in);
     if (status == DSFLOW_OK && prompt > context)

@@ -113,29 +113,50 @@ static bool warn_of_other(const struct dsf_session *s)
     return other;
 }
 
+/* Does nothing say what the tokens stand for? Bytes may not be what those of a
+ * program are, nor those of a run that had them. */
+static bool is_open(const struct dsf_session *s)
+{
+    const struct dsf_job *job = s->job;
+    bool has_text = job->data.train.n + job->data.validation_files.n > 0;
+
+    return !dsf_job_has(job, "data", "tokenizer") &&
+           (s->own != NULL || (!has_text && dsf_tokenizer_is_bytes(s->tok)));
+}
+
+int dsf_vocabulary_fits(const struct dsf_job *job, const struct dsf_model *m,
+                        const struct dsf_tokenizer *tok, struct dsflow_err *err)
+{
+    int32_t tokens = dsf_tokenizer_vocab(tok), vocab = m->dims.vocab;
+
+    if (vocab >= tokens)
+        return DSFLOW_OK;
+    return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "vocab",
+                        "%d: expected at least the %d tokens of %s", vocab,
+                        tokens, job->data.tokenizer);
+}
+
 int dsf_vocabulary_check(const struct dsf_session *s, struct dsflow_err *err)
 {
     int32_t tokens = dsf_tokenizer_vocab(s->tok), vocab = s->model.dims.vocab;
     const struct dsf_job *job = s->job;
+    int status;
 
     if (s->own != NULL && vocab < s->own->vocab)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "vocab",
                             "%d: expected at least the %d of the batches",
                             vocab, s->own->vocab);
-    /* Bytes may not be what the caller's tokens stand for. */
-    if (s->own != NULL && !dsf_job_has(job, "data", "tokenizer"))
-        return DSFLOW_OK;
     if (job->data.begin && dsf_tokenizer_begin(s->tok) < 0)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", "begin",
                             "true: tokenizer %s puts no token before a text: "
                             "expected false",
                             job->data.tokenizer);
-    if (vocab < tokens)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "vocab",
-                            "%d: expected at least the %d tokens of %s", vocab,
-                            tokens, job->data.tokenizer);
-    if (strcmp(job->model.init, "random") == 0 || warn_of_other(s))
+    if (is_open(s))
         return DSFLOW_OK;
+    status = dsf_vocabulary_fits(job, &s->model, s->tok, err);
+    if (status < 0 || strcmp(job->model.init, "random") == 0 ||
+        warn_of_other(s))
+        return status;
     if (!is_padding(vocab, tokens))
         dsf_warn_of_job(
             "data.tokenizer %s has %d tokens, and the model of model.init "

@@ -13,6 +13,11 @@ int dsf_vocabulary_open(struct dsf_session *s, struct dsflow_err *err);
  * warning. */
 int dsf_vocabulary_check(const struct dsf_session *s, struct dsflow_err *err);
 
+/* Has the model all tokens of a tokenizer, so that text can go through it? */
+int dsf_vocabulary_fits(const struct dsf_job *job, const struct dsf_model *m,
+                        const struct dsf_tokenizer *tok,
+                        struct dsflow_err *err);
+
 /* The folder the model starts from, or that where a run has kept what was in
  * it, if the tokenizer is the one in it; freed by the caller. Else NULL. */
 char *dsf_vocabulary_source(const struct dsf_session *s);

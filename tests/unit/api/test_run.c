@@ -560,6 +560,50 @@ static void a_model_is_exported(void **state)
     dsflow_job_free(job);
 }
 
+/* Of fewer tokens than a tokenizer has: all goes but text. */
+static void a_model_of_the_callers_tokens_has_no_text(void **state)
+{
+    struct source source = { 0 };
+    struct dsflow_batches batches = BATCHES(&source);
+    struct dsflow_train_options options =
+        DSFLOW_TRAIN_OPTIONS(.batches = &batches);
+    struct dsflow_sampling sampling = DSFLOW_SAMPLING(.tokens = 3);
+    struct dsflow_job *job = job_of("fifty", "model.vocab=50", NULL), *other;
+    struct said said = { .tokens = 0 };
+    struct dsflow_model *model;
+    struct dsflow_run *run;
+    struct dsflow_err err;
+    char path[128], init[160];
+    const char *why =
+        "--set: model: vocab: 50: expected at least the 256 tokens of bytes";
+
+    must(dsflow_run_open(job, &options, &run, &err), &err);
+    must(dsflow_run_step(run, NULL, &err), &err);
+    assert_int_equal(
+        dsflow_run_generate(run, "word", 4, &sampling, on_token, &said, &err),
+        DSFLOW_EINVAL);
+    assert_string_equal(err.msg, why);
+    must(dsflow_run_save(run, &err), &err);
+    dsflow_run_close(run);
+
+    must(dsflow_model_open(job, 1, &model, &err), &err);
+    assert_int_equal(dsflow_model_generate(model, "word", 4, &sampling,
+                                           on_token, &said, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg, why);
+    assert_int_equal(said.tokens, 0);
+    snprintf(path, sizeof(path), "%s/fifty-hf", folder);
+    must(dsflow_model_export(model, path, DSFLOW_FP32, &err), &err);
+    dsflow_model_close(model);
+
+    snprintf(init, sizeof(init), "model.init=%s", path);
+    other = job_of("from-fifty", init, NULL);
+    must(dsflow_model_open(other, 0, &model, &err), &err);
+    dsflow_model_close(model);
+    dsflow_job_free(other);
+    dsflow_job_free(job);
+}
+
 /* A job is a value: what is made of it leaves it alone, and a file has it all.
  */
 static void jobs_are_values(void **state)
@@ -618,6 +662,7 @@ int main(void)
         cmocka_unit_test(text_comes_by_tokens),
         cmocka_unit_test(a_checkpoint_has_the_loss_of_its_run),
         cmocka_unit_test(a_model_is_exported),
+        cmocka_unit_test(a_model_of_the_callers_tokens_has_no_text),
         cmocka_unit_test(jobs_are_values),
     };
 
