@@ -284,12 +284,29 @@ static int find_checkpoint(struct dsf_session *s, struct dsflow_err *err)
 
 int dsf_origin_lost(const struct dsf_session *s, struct dsflow_err *err)
 {
+    struct stat st;
+
+    if (stat(s->job->model.init, &st) == 0)
+        return fail(s, err,
+                    "has no weights any more: expected a Hugging Face folder, "
+                    "or the output folder of a run");
     return fail(s, err,
                 looks_like_hub(s->job->model.init)
                     ? "no such folder; a name on the Hugging Face hub: "
                       "download it first, and name the folder it is in"
                     : "no such folder: expected \"random\", a Hugging Face "
                       "folder, or the output folder of a run");
+}
+
+/* Is it a folder that a model can start from? */
+static bool is_there(const char *init)
+{
+    char *dir = dsf_xasprintf("%s/checkpoints", init);
+    bool is = has(init, "config.json") || has(init, "manifest.json") ||
+              (dsf_is_run(init) && dsf_ckpt_use(dir).n > 0);
+
+    free(dir);
+    return is;
 }
 
 /* A run that has trained knows the sizes of its model. */
@@ -304,10 +321,12 @@ static int find_lost(struct dsf_session *s, struct dsflow_err *err)
     if (status < 0)
         return status;
     if (s->origin_of.n == 0)
-        return dsf_origin_lost(s, err);
+        return DSFLOW_OK;
     s->lost = true;
-    dsf_info("model.init %s is not there any more: the sizes are those of %s",
-             s->job->model.init, s->job->main.output);
+    dsf_info("model.init %s %s: the sizes are those of %s", s->job->model.init,
+             access(s->job->model.init, F_OK) < 0 ? "is not there any more"
+                                                  : "has no weights any more",
+             s->job->main.output);
     tokenizer = dsf_kept_tokenizer(s);
     status = take(s, tokenizer != NULL ? tokenizer : "bytes", err);
     free(tokenizer);
@@ -318,11 +337,15 @@ int dsf_origin_find(struct dsf_session *s, struct dsflow_err *err)
 {
     const char *init = s->job->model.init;
     struct stat st;
+    int status;
 
     if (strcmp(init, "random") == 0)
         return DSFLOW_OK;
+    status = is_there(init) ? DSFLOW_OK : find_lost(s, err);
+    if (status < 0 || s->lost)
+        return status;
     if (stat(init, &st) < 0)
-        return find_lost(s, err);
+        return dsf_origin_lost(s, err);
     if (!S_ISDIR(st.st_mode))
         return fail(s, err,
                     "not a folder: expected a Hugging Face folder, or the "

@@ -105,6 +105,26 @@ for from in "job.toml --set job.output=mine" mine; do
 done
 ok run mine --resume --set job.steps=3
 
+# A run that another one began with may lose its checkpoints, or be emptied.
+rm -rf there here
+mv mine first
+mv next mine
+sed -i 's/^init = "mine"/init = "first"/' mine/job.toml
+look there
+rm -r first/checkpoints/*
+look here
+says "model.init first has no weights any more: the sizes are those of mine"
+diff -r there here || fault "without weights: other text, loss or export"
+rm -r first/* here
+look here
+diff -r there here || fault "an empty folder: other text, loss or export"
+ok run mine --resume --set job.steps=3
+"$dsflow" generate mine --step 0 > out 2> err
+[ $? -eq 2 ] && says "mine/job.toml:[0-9]*: model: init: first: has no weights any more"
+mkdir none
+"$dsflow" run init.toml --set job.output=from-none --set model.init=none > out 2> err
+[ $? -eq 2 ] && says "model: init: none: has no config.json"
+
 # What is left of a run that was in the folder is not taken for that of the next one.
 cp "$tiny" tok.json
 run again --set data.tokenizer=tok.json
