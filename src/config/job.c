@@ -42,8 +42,12 @@ bool dsf_job_has_set(const struct dsf_job *job, const char *table,
                      const char *key)
 {
     const struct dsf_key_place *place = find_place(job, table, key);
+    const size_t n = strlen(job->path);
 
-    return place != NULL && strncmp(place->text, "--set:", 6) == 0;
+    /* What was passed on has no line. */
+    return place != NULL && (strncmp(place->text, "--set:", 6) == 0 ||
+                             (strncmp(place->text, job->path, n) == 0 &&
+                              strncmp(place->text + n, ": ", 2) == 0));
 }
 
 int dsf_job_fail(const struct dsf_job *job, struct dsflow_err *err, int status,

@@ -314,7 +314,7 @@ int dsf_job_write(const struct dsf_job *job, FILE *out);
  * the table may be an element of one that repeats: "name[0]".) */
 bool dsf_job_has(const struct dsf_job *job, const char *table,
                  const char *key);
-/* By --set? */
+/* By --set, or by who read the job and passed it on (dsf_job_parse_written)? */
 bool dsf_job_has_set(const struct dsf_job *job, const char *table,
                      const char *key);
 

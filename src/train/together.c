@@ -2,6 +2,7 @@
 #include "train/together.h"
 
 #include "base/alloc.h"
+#include "config/toml_read.h"
 #include "exec/nccl.h"
 #include "exec/spread.h"
 #include "kernels/kernels.h"
@@ -78,14 +79,26 @@ static unsigned workers_of(const struct dsf_job *job, unsigned cores,
     return share > 0 ? share : 1;
 }
 
-/* As it is written beside the run; freed by the caller. */
+/* As it is written beside the run, but for a tokenizer that was given and is
+ * another one here (kept.h); freed by the caller. */
 static char *text_of(const struct dsf_job *job, size_t *bytes)
 {
-    char *text;
+    char *quoted = dsf_toml_quote(job->data.tokenizer), *text;
+    char *set = dsf_xasprintf("data.tokenizer=%s", quoted);
     FILE *out = dsf_xmemstream(&text, bytes);
+    struct dsf_job said;
 
-    dsf_job_write(job, out);
+    if (dsf_job_has(job, "data", "tokenizer") &&
+        dsf_job_with(job, DSF_GIVEN, (const char *const *)&set, 1, &said,
+                     NULL) == DSFLOW_OK) {
+        dsf_job_write(&said, out);
+        dsf_job_fini(&said);
+    } else {
+        dsf_job_write(job, out);
+    }
     fclose(out);
+    free(set);
+    free(quoted);
     return text;
 }
 

@@ -1,6 +1,7 @@
 # processes.sh - a run that mpirun starts in several processes is that of one.
 . "${srcdir:-.}/tests/lib/mpi.sh"
 . "${srcdir:-.}/tests/cli/lib.sh"
+tiny=$(cd "$OLDPWD" && cd "${srcdir:-.}" && pwd)/tests/unit/text/tiny_tokenizer.json
 by_mpirun
 
 # in_processes N STATUS TEXT ARGS...: the run ends so, and says so somewhere.
@@ -199,5 +200,17 @@ keys='--set optimizer.kind=muon --set mesh.data=2 --set zero.stage=1'
 run muon1 $keys
 in_processes 2 0 'step 10' --set job.output=muon2 $keys
 same muon1 muon2
+
+# All read the tokenizer that the first one reads: that of the run where another
+# file has its name by now, and another one where that is asked for.
+cp "$tiny" tok.json
+{ cat "$tiny"; echo; } > other.json
+run read --set data.tokenizer=tok.json --set mesh.data=2
+cp other.json tok.json
+for args in "--resume=changed --set job.steps=12" "--overwrite --set data.tokenizer=other.json"; do
+    # shellcheck disable=SC2086
+    timeout -k 5 200 mpirun -n 2 "$dsflow" run read $args > log 2>&1 ||
+        fault "$args: status $?: $(cat log)"
+done
 
 finish
