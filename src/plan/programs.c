@@ -4,6 +4,7 @@
 #include <dsflow/plan.h>
 
 #include "base/alloc.h"
+#include "base/multiple.h"
 #include "graph/task.h"
 #include "tasks/tasks.h"
 
@@ -95,19 +96,6 @@ static int64_t count_steps(const struct dsflow_plan *plan, const char *name,
     return n;
 }
 
-static int64_t least_multiple(int64_t a, int64_t b)
-{
-    int64_t x = a, y = b;
-
-    while (y != 0) {
-        int64_t rest = x % y;
-
-        x = y;
-        y = rest;
-    }
-    return a / x * b;
-}
-
 /* Where the programs of the step `from` are still those that may run, up to
  * `end` at most; and after how many steps they do so as before. */
 static int64_t find_end(const struct dsflow_plan *plan, int64_t from,
@@ -126,8 +114,9 @@ static int64_t find_end(const struct dsflow_plan *plan, int64_t from,
         const struct dsf_plan_program *p = &plan->programs[i];
 
         if (p->first <= from && (p->last == 0 || p->last >= from))
-            *period = p->every < end - from ? least_multiple(*period, p->every)
-                                            : end - from;
+            *period = p->every < end - from
+                          ? dsf_common_multiple(*period, p->every)
+                          : end - from;
     }
     if (*period > end - from)
         *period = end - from;

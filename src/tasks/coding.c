@@ -3,6 +3,7 @@
 
 #include <dsflow/dtype.h>
 
+#include "base/multiple.h"
 #include "kernels/kernels.h"
 #include "kernels/wire_blocks.h"
 
@@ -14,20 +15,9 @@ bool dsf_coding_is_block(int64_t block)
            block % DSFLOW_WIRE_FORMAT_STEP == 0;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 void dsf_coding_fit(struct dsf_coding *c, int64_t cut, int64_t matrices)
 {
-    c->block = common_divisor(c->block, cut);
+    c->block = dsf_common_divisor(c->block, cut);
     c->coded = matrices / c->block * c->block;
 }
 

@@ -1,28 +1,16 @@
 /* task_feed_back.c - what coding takes from a gradient, for the next one (LoCo:
  * Xie et al. 2024).
  */
+#include "base/multiple.h"
 #include "tasks/each_number.h"
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
 enum { GRAD = 1, ERROR };
 
-static int64_t common_multiple(int64_t a, int64_t b)
-{
-    int64_t x = a, y = b;
-
-    while (y != 0) {
-        int64_t rest = x % y;
-
-        x = y;
-        y = rest;
-    }
-    return a / x * b;
-}
-
 int64_t dsf_feed_back_step(const struct dsf_feed_back_args *a)
 {
-    return common_multiple(a->coding.block, DSFLOW_BLOCK_ELEMS);
+    return dsf_common_multiple(a->coding.block, DSFLOW_BLOCK_ELEMS);
 }
 
 static int args_check(const struct dsflow_case *c, struct dsflow_err *err)
