@@ -60,6 +60,14 @@ bool dsf_file_is_in(const char *folder, const char *name)
     return is;
 }
 
+bool dsf_file_is_same(const char *one, const char *other)
+{
+    struct stat a, b;
+
+    return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
 bool dsf_file_is_folder(const char *path)
 {
     struct stat st;

@@ -30,6 +30,8 @@ int dsf_file_load(const char *path, int64_t most, char **text, size_t *n,
 /* Is there anything of that name in the folder? Is the path a folder? */
 bool dsf_file_is_in(const char *folder, const char *name);
 bool dsf_file_is_folder(const char *path);
+/* Do two paths lead to one file or folder, which is there? */
+bool dsf_file_is_same(const char *one, const char *other);
 
 /* JSON in which no object has a key twice. Errors name the line: `path` is for
  * messages only. */

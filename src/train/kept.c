@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/aside.h"
+#include "base/file.h"
 #include "base/synced.h"
 #include "checkpoint/checkpoint.h"
 #include "text/tokenizer_export.h"
@@ -11,7 +12,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 bool dsf_kept_is_run(const struct dsf_session *s)
@@ -60,15 +60,6 @@ static int write_ids(const char *folder, const json_t *ids,
     return status;
 }
 
-/* Does the tokenizer come from there? */
-static bool is_from(const struct dsf_session *s, const char *folder)
-{
-    struct stat a, b;
-
-    return stat(folder, &a) == 0 && stat(s->job->data.tokenizer, &b) == 0 &&
-           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 static bool is_of(const struct dsf_tokenizer_export *x, const char *name)
 {
     for (unsigned i = 0; i < x->nfiles; i++)
@@ -102,7 +93,8 @@ int dsf_kept_write_tokenizer(const struct dsf_session *s,
     char *source = NULL;
     int status = DSFLOW_OK;
 
-    if (dsf_tokenizer_is_bytes(s->tok) || is_from(s, folder)) {
+    if (dsf_tokenizer_is_bytes(s->tok) ||
+        dsf_file_is_same(s->job->data.tokenizer, folder)) {
         free(folder);
         return DSFLOW_OK;
     }

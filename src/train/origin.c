@@ -2,6 +2,7 @@
 #include "train/origin.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "config/job_saved.h"
 #include "config/job_tables.h"
@@ -18,15 +19,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static bool has(const char *folder, const char *name)
-{
-    char *path = dsf_xasprintf("%s/%s", folder, name);
-    bool is = access(path, F_OK) == 0;
-
-    free(path);
-    return is;
-}
 
 /* "gpt2", "owner/name". */
 static bool looks_like_hub(const char *name)
@@ -165,14 +157,6 @@ static int take(struct dsf_session *s, const char *tokenizer,
     return status;
 }
 
-static bool same_folder(const char *a, const char *b)
-{
-    struct stat x, y;
-
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
-}
-
 /* What layers are made of must be the same: no weight is left over. */
 static int check_segments(struct dsf_session *s, struct dsflow_err *err)
 {
@@ -257,7 +241,7 @@ static int find_run(struct dsf_session *s, struct dsflow_err *err)
     struct dsf_ckpt_meta meta;
     int status = DSFLOW_OK;
 
-    if (same_folder(init, s->job->main.output))
+    if (dsf_file_is_same(init, s->job->main.output))
         status = fail(s, err,
                       "is the output folder of this job: expected another "
                       "job.output, or --resume without init");
@@ -302,7 +286,8 @@ int dsf_origin_lost(const struct dsf_session *s, struct dsflow_err *err)
 static bool is_there(const char *init)
 {
     char *dir = dsf_xasprintf("%s/checkpoints", init);
-    bool is = has(init, "config.json") || has(init, "manifest.json") ||
+    bool is = dsf_file_is_in(init, "config.json") ||
+              dsf_file_is_in(init, "manifest.json") ||
               (dsf_is_run(init) && dsf_ckpt_use(dir).n > 0);
 
     free(dir);
@@ -350,11 +335,11 @@ int dsf_origin_find(struct dsf_session *s, struct dsflow_err *err)
         return fail(s, err,
                     "not a folder: expected a Hugging Face folder, or the "
                     "output folder of a run");
-    if (has(init, "config.json"))
+    if (dsf_file_is_in(init, "config.json"))
         return DSFLOW_OK;
     if (dsf_is_run(init))
         return find_run(s, err);
-    if (has(init, "manifest.json"))
+    if (dsf_file_is_in(init, "manifest.json"))
         return find_checkpoint(s, err);
     return fail(s, err,
                 "has no config.json: expected a Hugging Face folder, or the "
