@@ -161,15 +161,15 @@ static char *with_key(char *text, const struct dsflow_option *o,
 
 /* Which layout, with all keys that it has: another one is another model. Of a
  * long text, its hash. */
-static void list_layout(const struct dsf_session *s, struct dsf_identity *of)
+static void list_layout(const struct dsf_job *job, struct dsf_identity *of)
 {
     const struct dsf_table *table = dsf_job_find_table("sparse_attention");
-    const struct dsf_job_sparse *sparse = &s->job->sparse;
+    const struct dsf_job_sparse *sparse = &job->sparse;
     char *text = dsf_xstrdup(sparse->mode);
 
     for (const struct dsflow_option *o = table->options;
-         dsf_job_is_sparse(s->job) && o->key != NULL; o++)
-        if (strcmp(o->key, "mode") != 0 && dsf_job_is(s->job, o->used_with))
+         dsf_job_is_sparse(job) && o->key != NULL; o++)
+        if (strcmp(o->key, "mode") != 0 && dsf_job_is(job, o->used_with))
             text = with_key(text, o, sparse);
     if (strlen(text) < 280)
         add(of, DSF_EFFECT_MODEL, "sparse_attention.mode", "%s", text);
@@ -179,13 +179,13 @@ static void list_layout(const struct dsf_session *s, struct dsf_identity *of)
     free(text);
 }
 
-static void list_formulas(const struct dsf_session *s, struct dsf_identity *of)
+static void list_formulas(const struct dsf_job *job, const struct dsf_model *m,
+                          struct dsf_identity *of)
 {
     static const char *const keys[] = { "model.embed",     "model.qkv",
                                         "model.attention", "model.out",
                                         "model.mlp",       "model.head" };
     const enum dsf_effect model = DSF_EFFECT_MODEL;
-    const struct dsf_model *m = &s->model;
     struct dsf_identity_rope rope = dsf_identity_rope(m);
     char eps[32];
 
@@ -199,10 +199,19 @@ static void list_formulas(const struct dsf_session *s, struct dsf_identity *of)
     add_real(of, model, "model.rope_high_freq_factor", rope.high);
     add(of, model, "model.rope_original_context", "%" PRId64, rope.context);
     list_windows(m, of);
-    list_layout(s, of);
+    list_layout(job, of);
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         add(of, model, keys[i], "%s",
-            dsf_job_replacing(s->job, strchr(keys[i], '.') + 1));
+            dsf_job_replacing(job, strchr(keys[i], '.') + 1));
+}
+
+void dsf_identity_of_model(const struct dsf_job *job, const struct dsf_model *m,
+                           struct dsf_identity *of)
+{
+    *of = (struct dsf_identity){ 0 };
+    list_sizes(m, of);
+    list_segments(m, of);
+    list_formulas(job, m, of);
 }
 
 /* Axes whose sizes decide how sums are grouped. NULL: the sizes are not known. */
@@ -350,10 +359,7 @@ void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
 {
     const struct dsf_job *j = s->job;
 
-    *of = (struct dsf_identity){ 0 };
-    list_sizes(&s->model, of);
-    list_segments(&s->model, of);
-    list_formulas(s, of);
+    dsf_identity_of_model(j, &s->model, of);
     add(of, DSF_EFFECT_TOKENS, "data.tokenizer", "%016" PRIx64,
         dsf_tokenizer_hash(s->tok));
     add(of, DSF_EFFECT_STATES, "optimizer.kind", "%s", j->optimizer.kind);

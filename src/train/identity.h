@@ -35,6 +35,9 @@ struct dsf_identity {
 /* Before the plan, the values of the batch are not known; before the text, its
  * contents. */
 void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of);
+/* Those that say what the model of a job is and computes. */
+void dsf_identity_of_model(const struct dsf_job *job, const struct dsf_model *m,
+                           struct dsf_identity *of);
 void dsf_identity_fini(struct dsf_identity *of);
 
 /* NULL: a checkpoint does not depend on this key. */

@@ -135,14 +135,17 @@ bool dsf_kept_is_of(const struct dsf_ckpt_fields *of,
     return was == NULL || strcmp(was, hash) == 0;
 }
 
-void dsf_kept_fields(const struct dsf_session *s, struct dsf_ckpt_fields *of)
+void dsf_kept_fields(const char *folder, struct dsf_ckpt_fields *of)
 {
-    char *dir = dsf_session_checkpoints(s);
+    char *dir = dsf_xasprintf("%s/checkpoints", folder);
     const struct dsf_ckpt_use use = dsf_ckpt_use(dir);
-    char *newest = dsf_xasprintf("%s/step-%" PRId64, dir, use.newest);
+    char *newest = use.n > 0
+                       ? dsf_xasprintf("%s/step-%" PRId64, dir, use.newest)
+                       : dsf_xstrdup(folder);
 
     *of = (struct dsf_ckpt_fields){ .n = 0 };
-    if (use.n > 0 && dsf_ckpt_fields_read(newest, "of", of, NULL) < 0)
+    if (dsf_file_is_in(newest, "manifest.json") &&
+        dsf_ckpt_fields_read(newest, "of", of, NULL) < 0)
         dsf_ckpt_fields_fini(of);
     free(newest);
     free(dir);

@@ -21,8 +21,9 @@ char *dsf_kept_tokenizer(const struct dsf_session *s);
 bool dsf_kept_is_of(const struct dsf_ckpt_fields *of,
                     const struct dsf_tokenizer *tok);
 
-/* What the newest checkpoint of its run is of; nothing is checked. */
-void dsf_kept_fields(const struct dsf_session *s, struct dsf_ckpt_fields *of);
+/* What the newest checkpoint of a run is of, or a checkpoint: `folder`. Nothing
+ * is checked. */
+void dsf_kept_fields(const char *folder, struct dsf_ckpt_fields *of);
 
 /* The newest checkpoint of the run that the job is that of, whose sizes are
  * those of the model; *folder is NULL where there is none. */

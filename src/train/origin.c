@@ -266,22 +266,6 @@ static int find_checkpoint(struct dsf_session *s, struct dsflow_err *err)
     return status;
 }
 
-int dsf_origin_lost(const struct dsf_session *s, struct dsflow_err *err)
-{
-    struct stat st;
-
-    if (stat(s->job->model.init, &st) == 0)
-        return fail(s, err,
-                    "has no weights any more: expected a Hugging Face folder, "
-                    "or the output folder of a run");
-    return fail(s, err,
-                looks_like_hub(s->job->model.init)
-                    ? "no such folder; a name on the Hugging Face hub: "
-                      "download it first, and name the folder it is in"
-                    : "no such folder: expected \"random\", a Hugging Face "
-                      "folder, or the output folder of a run");
-}
-
 /* Is it a folder that a model can start from? */
 static bool is_there(const char *init)
 {
@@ -294,9 +278,92 @@ static bool is_there(const char *init)
     return is;
 }
 
+int dsf_origin_lost(const struct dsf_session *s, struct dsflow_err *err)
+{
+    struct stat st;
+
+    if (is_there(s->job->model.init))
+        return fail(s, err,
+                    "is not the model that the run began with: --set "
+                    "model.init=... takes it none the less");
+    if (stat(s->job->model.init, &st) == 0)
+        return fail(s, err,
+                    "has no weights any more: expected a Hugging Face folder, "
+                    "or the output folder of a run");
+    return fail(s, err,
+                looks_like_hub(s->job->model.init)
+                    ? "no such folder; a name on the Hugging Face hub: "
+                      "download it first, and name the folder it is in"
+                    : "no such folder: expected \"random\", a Hugging Face "
+                      "folder, or the output folder of a run");
+}
+
+/* What the model is that init names; nothing where it cannot be read. */
+static void fields_of_init(const struct dsf_job *job,
+                           struct dsf_ckpt_fields *of)
+{
+    const char *init = job->model.init;
+    struct dsf_identity now;
+    struct dsf_model model;
+    struct dsflow_err unread;
+
+    *of = (struct dsf_ckpt_fields){ .n = 0 };
+    if (!dsf_file_is_in(init, "config.json")) {
+        dsf_kept_fields(init, of);
+    } else if (dsf_model_init(&model, job, &unread) == DSFLOW_OK) {
+        dsf_identity_of_model(job, &model, &now);
+        dsf_identity_fields(&now, of);
+        dsf_identity_fini(&now);
+        dsf_model_fini(&model);
+    }
+}
+
+/* The first key of the model that has another value by now; NULL: none. */
+static const char *find_changed(const struct dsf_ckpt_fields *was,
+                                const struct dsf_ckpt_fields *now)
+{
+    for (size_t i = 0; i < was->n; i++) {
+        const char *key = was->v[i].key;
+        const char *value = dsf_ckpt_fields_find(now, key);
+
+        if (strncmp(key, "model.", 6) == 0 && !is_segment(key + 6) &&
+            value != NULL && strcmp(was->v[i].value, value) != 0)
+            return key;
+    }
+    return NULL;
+}
+
+/* Has another model the name by now than the run's own began with? */
+static bool is_other(const struct dsf_session *s)
+{
+    const char *init = s->job->model.init, *run = s->job->main.output, *key;
+    struct dsf_ckpt_fields was, now;
+    bool is;
+
+    if (!dsf_kept_is_run(s) || dsf_job_has_set(s->job, "model", "init"))
+        return false;
+    dsf_kept_fields(run, &was);
+    fields_of_init(s->job, &now);
+    key = find_changed(&was, &now);
+    if (key != NULL)
+        dsf_warn_of_job("model.init %s is another model than in the run (%s is "
+                        "%s there, and was %s): the sizes are those of %s",
+                        init, key, dsf_ckpt_fields_find(&now, key),
+                        dsf_ckpt_fields_find(&was, key), run);
+    else if (was.n > 0 && now.n == 0)
+        dsf_warn_of_job("model.init %s is no model any more that can be read: "
+                        "the sizes are those of %s",
+                        init, run);
+    is = key != NULL || (was.n > 0 && now.n == 0);
+    dsf_ckpt_fields_fini(&was);
+    dsf_ckpt_fields_fini(&now);
+    return is;
+}
+
 /* A run that has trained knows the sizes of its model. */
 static int find_lost(struct dsf_session *s, struct dsflow_err *err)
 {
+    const char *init = s->job->model.init;
     char *folder = NULL, *tokenizer;
     int status = dsf_kept_checkpoint(s, &folder, err);
 
@@ -308,10 +375,11 @@ static int find_lost(struct dsf_session *s, struct dsflow_err *err)
     if (s->origin_of.n == 0)
         return DSFLOW_OK;
     s->lost = true;
-    dsf_info("model.init %s %s: the sizes are those of %s", s->job->model.init,
-             access(s->job->model.init, F_OK) < 0 ? "is not there any more"
-                                                  : "has no weights any more",
-             s->job->main.output);
+    if (!is_there(init))
+        dsf_info("model.init %s %s: the sizes are those of %s", init,
+                 access(init, F_OK) < 0 ? "is not there any more"
+                                        : "has no weights any more",
+                 s->job->main.output);
     tokenizer = dsf_kept_tokenizer(s);
     status = take(s, tokenizer != NULL ? tokenizer : "bytes", err);
     free(tokenizer);
@@ -326,7 +394,7 @@ int dsf_origin_find(struct dsf_session *s, struct dsflow_err *err)
 
     if (strcmp(init, "random") == 0)
         return DSFLOW_OK;
-    status = is_there(init) ? DSFLOW_OK : find_lost(s, err);
+    status = is_there(init) && !is_other(s) ? DSFLOW_OK : find_lost(s, err);
     if (status < 0 || s->lost)
         return status;
     if (stat(init, &st) < 0)

@@ -6,6 +6,8 @@
 #include "base/notice.h"
 #include "base/units.h"
 #include "model/hf.h"
+#include "train/identity.h"
+#include "train/kept.h"
 #include "train/origin.h"
 
 #include <inttypes.h>
@@ -19,6 +21,52 @@ struct dsf_params {
                                        starts from; NULL: … */
     struct dsf_hf *hf;              /* … from here; NULL: at random */
 };
+
+/* A key of the model that is another than in the checkpoint. */
+static int check_key(const struct dsf_session *s, const char *folder,
+                     const struct dsf_identity_key *k, const char *was,
+                     struct dsflow_err *err)
+{
+    const int table = (int)strcspn(k->key, ".");
+    char *name = dsf_xasprintf("%.*s", table, k->key);
+    const bool is_set = dsf_job_has_set(s->job, name, k->key + table + 1);
+
+    free(name);
+    if (k->effect == DSF_EFFECT_WEIGHTS)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %s is %s in it, and %s in the job: %s", folder,
+                           k->key, was, k->value, dsf_effect_str(k->effect));
+    if (!is_set)
+        dsf_warn_of_job("%s: %s in the run, now %s: %s", k->key, was, k->value,
+                        dsf_effect_str(k->effect));
+    return DSFLOW_OK;
+}
+
+/* Is it a checkpoint of this model? An old one does not say. */
+static int check_model(const struct dsf_session *s, const char *folder,
+                       struct dsflow_err *err)
+{
+    struct dsf_ckpt_fields was = { .n = 0 };
+    struct dsf_identity now;
+    int status = dsf_identity_read(folder, &was, err);
+
+    dsf_identity_of_model(s->job, &s->model, &now);
+    for (size_t i = 0; i < now.n && status == DSFLOW_OK; i++) {
+        const struct dsf_identity_key *k = &now.v[i];
+        const char *value = dsf_ckpt_fields_find(&was, k->key);
+
+        if (value != NULL && k->value != NULL && strcmp(value, k->value) != 0)
+            status = check_key(s, folder, k, value, err);
+    }
+    if (status == DSFLOW_OK && !dsf_kept_is_of(&was, s->tok) &&
+        !dsf_job_has_set(s->job, "data", "tokenizer"))
+        dsf_warn_of_job("data.tokenizer: %s is another than in the run: %s",
+                        s->job->data.tokenizer,
+                        dsf_effect_str(DSF_EFFECT_TOKENS));
+    dsf_identity_fini(&now);
+    dsf_ckpt_fields_fini(&was);
+    return status;
+}
 
 static int open_checkpoint(struct dsf_params *p, int64_t step, int64_t *from,
                            struct dsflow_err *err)
@@ -39,6 +87,8 @@ static int open_checkpoint(struct dsf_params *p, int64_t step, int64_t *from,
     } else {
         status = dsf_ckpt_latest(dir, 0, &folder, &meta, err);
     }
+    if (status == DSFLOW_OK && folder != NULL)
+        status = check_model(p->s, folder, err);
     if (status == DSFLOW_OK && folder != NULL) {
         status = dsf_ckpt_open_part(folder, "params", &p->checkpoint, err);
         *from = meta.step;

@@ -14,6 +14,7 @@
 #include "train/feed.h"
 #include "train/heard.h"
 #include "train/machine_keys.h"
+#include "train/origin.h"
 #include "train/same_folder.h"
 #include "train/transport.h"
 #include "tune/budget.h"
@@ -79,16 +80,18 @@ static unsigned workers_of(const struct dsf_job *job, unsigned cores,
     return share > 0 ? share : 1;
 }
 
-/* As it is written beside the run, but for a tokenizer that was given and is
- * another one here (kept.h); freed by the caller. */
-static char *text_of(const struct dsf_job *job, size_t *bytes)
+/* As it is written beside the run, but for what is another one here (kept.h): a
+ * tokenizer that was given, and a model; freed by the caller. */
+static char *text_of(const struct dsf_session *s, size_t *bytes)
 {
-    char *quoted = dsf_toml_quote(job->data.tokenizer), *text;
+    char *quoted = dsf_toml_quote(s->job->data.tokenizer), *text;
     char *set = dsf_xasprintf("data.tokenizer=%s", quoted);
     FILE *out = dsf_xmemstream(&text, bytes);
-    struct dsf_job said;
+    struct dsf_job sized, said;
+    bool lost = s->lost && dsf_origin_say(s, &sized, NULL) == DSFLOW_OK;
+    const struct dsf_job *job = lost ? &sized : s->job;
 
-    if (dsf_job_has(job, "data", "tokenizer") &&
+    if ((lost || dsf_job_has(job, "data", "tokenizer")) &&
         dsf_job_with(job, DSF_GIVEN, (const char *const *)&set, 1, &said,
                      NULL) == DSFLOW_OK) {
         dsf_job_write(&said, out);
@@ -96,6 +99,8 @@ static char *text_of(const struct dsf_job *job, size_t *bytes)
     } else {
         dsf_job_write(job, out);
     }
+    if (lost)
+        dsf_job_fini(&sized);
     fclose(out);
     free(set);
     free(quoted);
@@ -114,7 +119,7 @@ static int order(const struct dsf_session *s,
                        .direct = s->direct,
                        .alone = s->alone,
                        .plain = s->plain };
-    char *text = text_of(s->job, &o.bytes);
+    char *text = text_of(s, &o.bytes);
     int status = DSFLOW_OK;
 
     o.machine.node_of = NULL; /* is in this process */

@@ -47,7 +47,7 @@ static int put_back(struct dsf_session *s, struct dsflow_err *err)
 
     if (kept == NULL)
         return DSFLOW_OK;
-    dsf_kept_fields(s, &of);
+    dsf_kept_fields(s->job->main.output, &of);
     if (!dsf_kept_is_of(&of, s->tok) &&
         dsf_tokenizer_open(kept, &tok, NULL) == DSFLOW_OK &&
         dsf_kept_is_of(&of, tok)) {
@@ -100,7 +100,7 @@ static bool warn_of_other(const struct dsf_session *s)
     struct dsflow_err err;
     bool other;
 
-    if (strcmp(init, named) == 0 || !has_own(s->job) ||
+    if (s->lost || strcmp(init, named) == 0 || !has_own(s->job) ||
         dsf_tokenizer_open(init, &own, &err) < 0)
         return false;
     other = !dsf_tokenizer_same(own, s->tok);

@@ -102,7 +102,7 @@ for command in eval "generate --temperature 0 --tokens 20"; do
     cmp -s a b && fault "$command: nothing was learnt"
     expect 2 "none: has no checkpoint: train it first" $command job.toml --set job.output=none
     expect 2 "run: has no checkpoint of step 3 (dsflow checkpoint list)" $command run --step 3
-    expect 2 "bytes: this job has" $command job.toml --set model.width=64
+    expect 2 "model.width is 32 in it, and 64 in the job: its weights do not fit" $command job.toml --set model.width=64
 done
 expect 2 "none: has no checkpoint" checkpoint export job.toml none-hf --set job.output=none
 [ ! -e none-hf ] || fault "a model that was never trained is exported"

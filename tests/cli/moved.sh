@@ -151,4 +151,44 @@ run bytes
 rm tok.json
 "$dsflow" generate job.toml --set job.output=base --set data.tokenizer=tok.json > out 2> err
 [ $? -eq 2 ] && says "data: tokenizer: tok.json: No such file or directory"
+
+# A run goes on with its own model where another one has the name by now,
+# though its weights would do.
+rm -rf mine there here base hf next
+run base --set model.family=llama
+ok checkpoint export base hf
+ok run init.toml --set job.output=mine
+cp -r mine next
+sed -i 's/^init = "hf"/init = "base"/' next/job.toml
+look there
+sed -i 's/"rope_theta": 10000.0/"rope_theta": 500.0/' hf/config.json
+look here
+says "model.init hf is another model than in the run (model.rope_theta is 500 there, and was 10000): the sizes are those of mine"
+diff -r there here || fault "another model: other text, loss or export"
+ok run mine --resume --set job.steps=3
+"$dsflow" generate mine --step 0 > out 2> err
+[ $? -eq 2 ] && says "mine/job.toml:[0-9]*: model: init: hf: is not the model that the run began"
+ok generate mine --step 0 --set model.init=hf
+echo '{}' > hf/config.json
+ok generate mine
+says "model.init hf is no model any more that can be read: the sizes are those of mine"
+run base --overwrite --set model.family=llama --set model.window=4
+ok generate next
+says "model.init base is another model than in the run (model.window is 4 there, and was 0)"
+
+# A job that was changed beside its run says so.
+run changed
+"$dsflow" generate job.toml --set job.output=changed --tokens 1 > out 2> err
+[ -s err ] && grep -q warning err && fault "nothing has changed: $(cat err)"
+sed 's/^\[model\]/&\nnorm_eps = 0.1/' job.toml > less.toml
+for job in "changed --set model.norm_eps=0.1" "less.toml --set job.output=changed"; do
+    # shellcheck disable=SC2086 # words
+    ok eval $job
+    [ "$job" != "${job#less}" ] || ! grep -q warning err || fault "asked for: $(cat err)"
+done
+says "model.norm_eps: 1e-05 in the run, now 0.1: the model computes something else"
+for job in job.toml changed; do
+    "$dsflow" checkpoint export $job x-hf --set job.output=changed --set model.heads=4 > out 2> err
+    [ $? -eq 2 ] && says "model.heads is 2 in it, and 4 in the job: its weights do not fit"
+done
 finish

@@ -213,4 +213,18 @@ for args in "--resume=changed --set job.steps=12" "--overwrite --set data.tokeni
         fault "$args: status $?: $(cat log)"
 done
 
+# So they do of a model, where another one has its name by now.
+run base --set model.family=llama
+"$dsflow" checkpoint export base hf > log 2>&1 || fault "export: $(cat log)"
+sed '/^layers/d; /^heads/d; /^width/d; s/^\[model\]/&\ninit = "hf"/' job.toml > init.toml
+"$dsflow" run init.toml --set job.output=by-two --set mesh.data=2 > log 2>&1 || fault "$(cat log)"
+cp -r by-two by-one
+sed -i 's/"rope_theta": [0-9.]*/"rope_theta": 500.0/' hf/config.json
+for how in "mpirun -n 2 $dsflow run by-two" "$dsflow run by-one"; do
+    # shellcheck disable=SC2086
+    timeout -k 5 200 $how --resume --set job.steps=12 > log 2>&1 || fault "$how: $(cat log)"
+    grep -q "rope_theta is 500 there, and was 10000" log || fault "$how: $(cat log)"
+done
+same by-two by-one
+
 finish

@@ -121,11 +121,11 @@ static void what_is_not_there_is_said(void **state)
                   "/none: has no checkpoint: train it first (dsflow run), or "
                   "look at the model as it starts (step 0)");
     check_refused("model.layers=2", DSF_LATEST, DSFLOW_EINVAL,
-                  "/run/checkpoints/step-5/params.safetensors: has no tensor "
-                  "layer1.qkv");
+                  "/run/checkpoints/step-5: model.layers is 1 in it, and 2 in "
+                  "the job: its weights do not fit");
     check_refused("model.ffn_width=32", 2, DSFLOW_EINVAL,
-                  "/run/checkpoints/step-2/params.safetensors: layer0.mlp: "
-                  "12288 bytes: this job has 8192");
+                  "/run/checkpoints/step-2: model.ffn_width is 64 in it, and "
+                  "32 in the job: its weights do not fit");
 }
 
 /* The weights of the seed 11 as a Hugging Face folder. */
