@@ -133,11 +133,13 @@ const struct dsf_cmd dsf_cmd_generate = {
     .name = "generate",
     .args = "RUN|job.toml|FOLDER",
     .summary = "sample text from a model",
-    .help = "From the newest checkpoint of a run (its output folder or its\n"
-            "job.toml; where there is none, from the folder that model.init\n"
-            "names), or from a Hugging Face folder with its tokenizer.\n"
-            "Stops at the end-of-text token, or when the model's context is\n"
-            "full. The text goes to standard output.",
+    .help =
+        "From the newest checkpoint of a run (its output folder or its\n"
+        "job.toml; where there is none, from the folder that model.init\n"
+        "names), or from a Hugging Face folder with its tokenizer.\n"
+        "Stops at the end-of-text token, at one that eos_token_id beside the\n"
+        "tokenizer names, or when the model's context is full. The text goes\n"
+        "to standard output.",
     .flags = generate_flags,
     .least = 1,
     .most = 1,

@@ -24,6 +24,9 @@ bool dsf_tokenizer_same(const struct dsf_tokenizer *a,
 int32_t dsf_tokenizer_vocab(const struct dsf_tokenizer *tok); /* ids < this */
 /* End-of-text token, or -1. */
 int32_t dsf_tokenizer_eot(const struct dsf_tokenizer *tok);
+/* Is a text that a model makes at its end there? With that token, and with what
+ * the folder of the tokenizer says (eos_token_id), as an end of a turn. */
+bool dsf_tokenizer_is_end(const struct dsf_tokenizer *tok, int32_t id);
 /* The one that it puts before a text for its model, or -1. */
 int32_t dsf_tokenizer_begin(const struct dsf_tokenizer *tok);
 /* How many tokens `bytes` bytes of text are at most. */

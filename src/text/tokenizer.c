@@ -85,6 +85,7 @@ void dsf_tokenizer_free(struct dsf_tokenizer *tok)
     for (char **f = tok->files; *f != NULL; f++)
         free(*f);
     free(tok->files);
+    free(tok->ends);
     free(tok);
 }
 
@@ -202,6 +203,15 @@ int64_t dsf_tokenizer_most(const struct dsf_tokenizer *tok, int64_t bytes)
 int32_t dsf_tokenizer_eot(const struct dsf_tokenizer *tok)
 {
     return tok->eot;
+}
+
+bool dsf_tokenizer_is_end(const struct dsf_tokenizer *tok, int32_t id)
+{
+    bool is = id == tok->eot;
+
+    for (unsigned i = 0; i < tok->nends && !is; i++)
+        is = id == tok->ends[i];
+    return is;
 }
 
 int32_t dsf_tokenizer_begin(const struct dsf_tokenizer *tok)

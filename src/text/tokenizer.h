@@ -39,6 +39,8 @@ struct dsf_tokenizer {
                             begin an added token; NULL: there is none */
     int first[2];        /* the byte that all of them begin with, or -1 */
     int32_t vocab, eot, begin; /* -1: none */
+    int32_t *ends;             /* dsf_tokenizer_is_end: of the folder */
+    unsigned nends;
     uint64_t hash;
     char **files; /* at most two, and NULL */
 };

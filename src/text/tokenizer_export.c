@@ -224,9 +224,22 @@ static bool are_ids(const json_t *v, int32_t vocab)
     return json_is_null(v) || json_is_array(v) || is_id(v, vocab);
 }
 
-/* The ids of config.json: those of the model it began as, or of the tokens in
- * tokenizer_config.json. null says that there is none: what is absent is some
- * id to transformers. */
+/* What the folder of the tokenizer says that a text ends at. */
+static json_t *make_ends(const struct dsf_tokenizer *tok)
+{
+    json_t *ids;
+
+    if (tok->nends == 1)
+        return json_integer(tok->ends[0]);
+    ids = json_array();
+    for (unsigned i = 0; i < tok->nends; i++)
+        json_array_append_new(ids, json_integer(tok->ends[i]));
+    return ids;
+}
+
+/* The ids of config.json: those of the model it began as, or of the tokenizer's
+ * folder, or of the tokens in tokenizer_config.json. null says that there is
+ * none: what is absent is some id to transformers. */
 static json_t *make_ids(const struct dsf_tokenizer *tok, const char *source,
                         const json_t *config)
 {
@@ -244,6 +257,8 @@ static json_t *make_ids(const struct dsf_tokenizer *tok, const char *source,
             dsf_tokenizer_find(tok, content_of(json_object_get(config, token)));
         if (known != NULL && are_ids(known, tok->vocab))
             json_object_set(ids, key, known);
+        else if (strcmp(roles[i], "eos") == 0 && tok->nends > 0)
+            json_object_set_new(ids, key, make_ends(tok));
         else
             json_object_set_new(ids, key,
                                 id >= 0 ? json_integer(id) : json_null());

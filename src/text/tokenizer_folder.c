@@ -89,8 +89,45 @@ static void find_begin(struct dsf_tokenizer *tok, const char *dir)
     free(path);
 }
 
-int dsf_tokenizer_read_folder(struct dsf_tokenizer *tok, const char *dir,
-                              struct dsflow_err *err)
+/* One id, or some. */
+static void add_ends(struct dsf_tokenizer *tok, const json_t *ids)
+{
+    const size_t n = json_is_array(ids) ? json_array_size(ids) : 1;
+
+    tok->ends = dsf_xcalloc(n > 0 ? n : 1, sizeof(*tok->ends));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_is_array(ids) ? json_array_get(ids, i) : ids;
+        json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
+
+        if (value >= 0 && value < tok->vocab)
+            tok->ends[tok->nends++] = (int32_t)value;
+    }
+}
+
+/* Where the model beside it ends a text: the first file that says so, as
+ * transformers has it. */
+static void find_ends(struct dsf_tokenizer *tok, const char *dir)
+{
+    static const char *const names[] = { "generation_config.json",
+                                         "config.json" };
+
+    for (size_t i = 0; i < 2 && tok->ends == NULL; i++) {
+        char *path = dsf_xasprintf("%s/%s", dir, names[i]);
+        const json_t *ids;
+        json_t *root;
+
+        if (dsf_json_load(path, DSF_MOST_VOCAB, &root, NULL) == DSFLOW_OK) {
+            ids = json_object_get(root, "eos_token_id");
+            if (ids != NULL && !json_is_null(ids))
+                add_ends(tok, ids);
+            json_decref(root);
+        }
+        free(path);
+    }
+}
+
+static int read_files(struct dsf_tokenizer *tok, const char *dir,
+                      struct dsflow_err *err)
 {
     const char *const *pair = find_pair(dir);
     char *one, *other = NULL;
@@ -118,5 +155,15 @@ int dsf_tokenizer_read_folder(struct dsf_tokenizer *tok, const char *dir,
     status = dsf_tokenizer_read_gpt2(tok, one, other, err);
     free(one);
     free(other);
+    return status;
+}
+
+int dsf_tokenizer_read_folder(struct dsf_tokenizer *tok, const char *dir,
+                              struct dsflow_err *err)
+{
+    int status = read_files(tok, dir, err);
+
+    if (status == DSFLOW_OK)
+        find_ends(tok, dir);
     return status;
 }

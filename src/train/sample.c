@@ -222,7 +222,7 @@ static int go_on(struct dsf_generator *g, const struct dsf_model *model,
                  struct dsf_sampled *sampled, struct dsflow_err *err)
 {
     /* A model may have more outputs than the tokenizer has tokens. */
-    int32_t vocab = dsf_tokenizer_vocab(tok), eot = dsf_tokenizer_eot(tok);
+    int32_t vocab = dsf_tokenizer_vocab(tok);
     uint64_t state = sampling->seed;
     struct utf8 utf8 = { .n = 0 };
     int status = DSFLOW_OK;
@@ -233,8 +233,9 @@ static int go_on(struct dsf_generator *g, const struct dsf_model *model,
         const char *bytes;
         size_t n;
 
-        if (id == eot || (sampling->is_stopped != NULL &&
-                          sampling->is_stopped(sampling->user)))
+        if (dsf_tokenizer_is_end(tok, id) ||
+            (sampling->is_stopped != NULL &&
+             sampling->is_stopped(sampling->user)))
             break;
         bytes = dsf_decode(tok, id, &n);
         put_bytes(&utf8, bytes, n, sampling);

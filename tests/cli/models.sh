@@ -133,6 +133,25 @@ tr -d '\n ' < sourced-hf/tokenizer_config.json |
 has sourced-hf/generation_config.json temperature 0.6
 cmp source/chat_template.jinja sourced-hf/chat_template.jinja || fault "the template of chats is lost"
 
+# Text ends where the folder of its tokenizer says so: at the end of a turn, too.
+all=$(seq -s, 0 273)
+for file in generation_config config; do
+    rm -rf ends
+    mkdir ends && cp "$tiny" ends/tokenizer.json
+    echo "{\"eos_token_id\": [$all, 5000]}" > ends/$file.json
+    run ended --overwrite --set data.tokenizer=ends
+    "$dsflow" generate ended --prompt "Line 7" --tokens 20 > out 2> err || fault "$(cat err)"
+    [ "$(cat out)" = "Line 7" ] || fault "$file: goes on behind the end: $(cat out)"
+    rm -rf ends ended-hf
+    "$dsflow" generate ended --prompt "Line 7" --tokens 20 > out 2> err || fault "$(cat err)"
+    [ "$(cat out)" = "Line 7" ] || fault "$file: another end where the folder is gone: $(cat out)"
+    "$dsflow" checkpoint export ended ended-hf > log 2>&1 || fault "$(cat log)"
+    for f in config generation_config; do
+        tr -d '\n ' < ended-hf/$f.json | grep -q "\"eos_token_id\":\[$all\]" ||
+            fault "$f: other ends: $(cat ended-hf/$f.json)"
+    done
+done
+
 # The token that a tokenizer puts before a text: before each file, and before a
 # prompt.
 mkdir begins && cp "$tiny" begins/tokenizer.json

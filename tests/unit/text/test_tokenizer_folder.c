@@ -85,6 +85,36 @@ static void both_names_of_gpt2s_files_are_read(void **state)
     remove_file("tokenizer_config.json");
 }
 
+static void ends_at(int32_t one, int32_t other)
+{
+    struct dsf_tokenizer *tok;
+    struct dsflow_err err;
+
+    if (dsf_tokenizer_open(folder, &tok, &err) < 0)
+        fail_msg("%s", err.msg);
+    for (int32_t id = 0; id < 258; id++)
+        assert_int_equal(dsf_tokenizer_is_end(tok, id),
+                         id == one || id == other ||
+                             id == dsf_tokenizer_eot(tok));
+    dsf_tokenizer_free(tok);
+}
+
+static void texts_end_where_the_first_file_says(void **state)
+{
+    remove_file("config.json"); /* of other tests */
+    write_pair("vocab.json", "merges.txt", "\n");
+    ends_at(-1, -1);
+    write_text("config.json", "{\"eos_token_id\": 99}");
+    ends_at(99, 99);
+    write_text("generation_config.json",
+               "{\"eos_token_id\": [97, \"b\", 1000000, -3, 98]}");
+    ends_at(97, 98);
+    write_text("generation_config.json", "{\"eos_token_id\": null}");
+    ends_at(99, 99);
+    remove_file("generation_config.json");
+    remove_file("config.json");
+}
+
 static void pairs_of_other_models_are_refused(void **state)
 {
     write_pair("vocab.json", "merges.txt", "\n");
@@ -131,6 +161,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_names_of_gpt2s_files_are_read),
+        cmocka_unit_test(texts_end_where_the_first_file_says),
         cmocka_unit_test(pairs_of_other_models_are_refused),
         cmocka_unit_test(what_is_wrong_with_a_file_names_it),
     };
