@@ -40,7 +40,8 @@ const struct dsf_cmd dsf_cmd_eval = {
         "Prints the loss on the validation text, per token and per byte, and\n"
         "the perplexity of the newest checkpoint of a run: its output folder,\n"
         "or the job.toml that has this folder. Where there is none, of the\n"
-        "folder that model.init names, which is said.",
+        "folder that model.init names, which is said. Where the job names\n"
+        "data.validation_files, no other text is read.",
     .flags = eval_flags,
     .least = 1,
     .most = 1,

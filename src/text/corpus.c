@@ -159,7 +159,7 @@ static int check_amount(const struct dsf_text_source *s, const struct amount *n,
 {
     const struct dsf_job *job = s->job;
 
-    if (n->train <= sequence)
+    if (s->train.n > 0 && n->train <= sequence)
         return dsf_job_fail(job, err, status, "data", "train",
                             "%s%" PRId64
                             " tokens in %u file%s: expected at least %" PRId64

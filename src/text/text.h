@@ -56,7 +56,8 @@ const char *dsf_decode(const struct dsf_tokenizer *tok, int32_t id, size_t *n);
 struct dsf_corpus; /* opaque */
 
 /* Are the files of [data] there, and may they have text for a sequence? Nothing
- * of them is read; DSFLOW_EFIT: they are too short. */
+ * of them is read; DSFLOW_EFIT: they are too short. Without any to train on,
+ * those to validate on are all. */
 int dsf_corpus_check(const struct dsf_job *job, const struct dsf_tokenizer *tok,
                      int64_t sequence, struct dsflow_err *err);
 

@@ -34,19 +34,27 @@ static size_t cut_of(const struct dsf_text_file *file, double share)
     return exact;
 }
 
+int dsf_text_source_has_train(const struct dsf_job *job, struct dsflow_err *err)
+{
+    if (job->data.train.n > 0)
+        return DSFLOW_OK;
+    return dsf_job_fail(
+        job, err, DSFLOW_EINVAL, "data", "train", "%s: expected a file or more",
+        dsf_job_has(job, "data", "train") ? "[]" : "is missing");
+}
+
 int dsf_text_source_find(struct dsf_text_source *s, const struct dsf_job *job,
                          const struct dsf_tokenizer *tok,
                          struct dsflow_err *err)
 {
     const struct dsf_job_data *data = &job->data;
-    int status;
+    int status = DSFLOW_OK;
 
     *s = (struct dsf_text_source){ .job = job, .tok = tok };
-    if (data->train.n == 0)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", "train",
-                            "%s: expected a file or more",
-                            dsf_job_has(job, "data", "train") ? "[]"
-                                                              : "is missing");
+    if (data->validation_files.n == 0)
+        status = dsf_text_source_has_train(job, err);
+    if (status < 0)
+        return status;
     status = dsf_text_files_open(job, "train", &data->train, &s->train, err);
     if (status == DSFLOW_OK)
         status =

@@ -16,8 +16,12 @@ struct dsf_text_source {
     size_t *cuts; /* of each train file: where its validation text begins */
 };
 
-/* Where the files of [data] are, and where they are cut. To be closed, whatever
- * it returns. */
+/* Is there a file to train on? */
+int dsf_text_source_has_train(const struct dsf_job *job,
+                              struct dsflow_err *err);
+
+/* Where the files of [data] are, and where they are cut; there may be some to
+ * validate on alone. To be closed, whatever it returns. */
 int dsf_text_source_find(struct dsf_text_source *s, const struct dsf_job *job,
                          const struct dsf_tokenizer *tok,
                          struct dsflow_err *err);

@@ -7,13 +7,19 @@
 
 #include <math.h>
 
-/* The plan, the text, the executor and the weights. */
+/* The plan, the text, the executor and the weights. Where files are for
+ * validation alone, what was trained on need not be there, and is not read. */
 static int open_all(struct dsf_session *s, struct dsf_feed *feed,
                     enum dsflow_exec_kind kind, int64_t step, int64_t *from,
                     struct dsflow_err *err)
 {
-    int status = dsf_early_check(s, kind, err);
+    static const char *const without[] = { "data.train=[]" };
+    const bool alone = s->job->data.validation_files.n > 0;
+    int status =
+        alone ? dsf_session_set(s, DSF_FOLLOWS, without, 1, err) : DSFLOW_OK;
 
+    if (status == DSFLOW_OK)
+        status = dsf_early_check(s, kind, err);
     if (status == DSFLOW_OK)
         status = dsf_session_plan(s, err);
     if (status == DSFLOW_OK)

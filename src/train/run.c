@@ -9,6 +9,7 @@
 #include "sim/weights.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
+#include "text/text_source.h"
 #include "train/early.h"
 #include "train/generate.h"
 #include "train/mfu.h"
@@ -60,7 +61,10 @@ int dsf_run_check(struct dsf_run *r, struct dsflow_err *err)
 
     r->s.wire = r->wire;
     r->s.hosts = &r->hosts;
-    status = dsf_early_check(&r->s, r->executor, err);
+    status =
+        r->s.own != NULL ? DSFLOW_OK : dsf_text_source_has_train(r->s.job, err);
+    if (status == DSFLOW_OK)
+        status = dsf_early_check(&r->s, r->executor, err);
     if (status == DSFLOW_OK)
         status = dsf_run_check_output(r->s.job, err);
     if (status == DSFLOW_OK)

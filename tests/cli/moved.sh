@@ -191,4 +191,23 @@ for job in job.toml changed; do
     "$dsflow" checkpoint export $job x-hf --set job.output=changed --set model.heads=4 > out 2> err
     [ $? -eq 2 ] && says "model.heads is 2 in it, and 4 in the job: its weights do not fit"
 done
+# A loss on text of its own needs no other, not even that it was trained on.
+cp text.txt held.txt
+run mine --overwrite --set data.validation_files=held.txt
+ok eval mine
+mv out loss
+mkdir off
+cp -r mine held.txt off
+cd off || exit 99
+rm -rf mine/cache
+ok eval mine
+cmp out ../loss || fault "another loss without the text it was trained on"
+ok eval mine --set data.train=[]
+cmp out ../loss || fault "another loss with no text to train on"
+for text in "mine/job.toml:[0-9]*: data: train: text.txt: No such file" "data: train: \[\]: expected a file or more"; do
+    "$dsflow" run mine --resume --set job.steps=3 > out 2> err
+    [ $? -eq 2 ] && says "$text"
+    sed -i 's/^train = .*/train = []/' mine/job.toml
+done
+cd ..
 finish
