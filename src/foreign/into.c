@@ -15,6 +15,7 @@
 #include "policies/policies.h"
 #include "train/early.h"
 #include "train/identity.h"
+#include "train/kept.h"
 #include "train/machine_keys.h"
 #include "train/run.h"
 #include "tune/fit.h"
@@ -396,7 +397,7 @@ static int write_checkpoint(struct into *x, struct dsflow_err *err)
     return status;
 }
 
-/* Both files, or none of them. */
+/* All that a run is told by, or none of it. */
 static int write_files(struct into *x, struct dsflow_err *err)
 {
     int status = check_stopped(x, err);
@@ -404,6 +405,8 @@ static int write_files(struct into *x, struct dsflow_err *err)
 
     if (status == DSFLOW_OK)
         status = write_checkpoint(x, err);
+    if (status == DSFLOW_OK)
+        status = dsf_kept_write_tokenizer(x->s, err);
     if (status == DSFLOW_OK)
         status = write_job(x->s->job, err);
     if (status < 0) {

@@ -93,7 +93,7 @@ int dsf_kept_write_tokenizer(const struct dsf_session *s,
     char *source = NULL;
     int status = DSFLOW_OK;
 
-    if (dsf_tokenizer_is_bytes(s->tok) ||
+    if (strcmp(s->job->data.tokenizer, "bytes") == 0 ||
         dsf_file_is_same(s->job->data.tokenizer, folder)) {
         free(folder);
         return DSFLOW_OK;

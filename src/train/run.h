@@ -133,11 +133,11 @@ int dsf_run_take_output(const struct dsf_job *job, struct dsf_metrics *m,
 /* What there was of an output before it was taken. */
 struct dsf_output_before {
     size_t folders; /* bytes of its path: up to the last one that was there */
-    bool metrics, cache, checkpoints;
+    bool metrics, cache, checkpoints, tokenizer;
 };
 struct dsf_output_before dsf_run_look(const struct dsf_job *job);
 /* Remove what there was not: folders that are empty and, where they are still
- * open, the metrics, and the cache of tokens. */
+ * open, the metrics, the cache of tokens and the tokenizer. */
 void dsf_run_clear_output(const struct dsf_job *job,
                           const struct dsf_output_before *before,
                           const struct dsf_metrics *m);

@@ -126,6 +126,7 @@ struct dsf_output_before dsf_run_look(const struct dsf_job *job)
         .metrics = dsf_file_is_in(output, "metrics.jsonl"),
         .cache = dsf_file_is_in(output, "cache"),
         .checkpoints = dsf_file_is_in(output, "checkpoints"),
+        .tokenizer = dsf_file_is_in(output, "tokenizer"),
     };
 
     free(there);
@@ -138,12 +139,15 @@ void dsf_run_clear_output(const struct dsf_job *job,
 {
     char *checkpoints = dsf_xasprintf("%s/checkpoints", job->main.output);
     char *cache = dsf_xasprintf("%s/cache", job->main.output);
+    char *tokenizer = dsf_xasprintf("%s/tokenizer", job->main.output);
     char *path = dsf_xstrdup(job->main.output);
 
     if (!before->checkpoints)
         rmdir(checkpoints);
     if (!before->cache && m->fd >= 0)
         dsf_synced_remove(cache);
+    if (!before->tokenizer && m->fd >= 0)
+        dsf_synced_remove(tokenizer);
     if (!before->metrics && m->fd >= 0) /* last: no run begins before */
         unlink(m->path);
     for (; strlen(path) > before->folders &&
@@ -151,6 +155,7 @@ void dsf_run_clear_output(const struct dsf_job *job,
          leave_last(path))
         ;
     free(path);
+    free(tokenizer);
     free(cache);
     free(checkpoints);
 }

@@ -33,6 +33,16 @@ grep -q "dsflow run short.toml --resume goes on" log || fault "says: $(cat log)"
 "$dsflow" run short.toml --set job.output=b --set model.init=ds/gpt2_zero2 --resume > log 2>&1 || fault "--resume: $(cat log)"
 cmp a/checkpoints/step-5/states.safetensors b/checkpoints/step-5/states.safetensors || fault "another run"
 
+# A run that began so has its tokenizer, and may be moved, at once.
+run bytes
+"$dsflow" checkpoint export bytes bytes-hf > log 2>&1 || fault "export: $(cat log)"
+mv bytes-hf/tokenizer.json tok.json
+"$dsflow" checkpoint import ds/gpt2_zero2 short.toml --set job.output=begun --set data.tokenizer=tok.json > log 2>&1 &&
+    "$dsflow" generate begun --tokens 20 > before 2> log || fault "with a tokenizer: $(cat log)"
+mv tok.json away.json
+"$dsflow" generate begun --tokens 20 > after 2> log && cmp before after || fault "without its tokenizer: $(cat log)"
+mv away.json tok.json
+
 # The folder of a run that goes on is left alone.
 "$dsflow" run job.toml --set job.output=busy --steps 100000 > busy.log 2>&1 &
 pid=$!
