@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { BLOCK = 1 << 20 }; /* numbers in memory at a time */
 
@@ -286,28 +285,17 @@ static int find_checkpoint(struct universal *u, int64_t step, char **folder,
                            struct dsflow_err *err)
 {
     const struct dsf_session *s = u->s;
-    char *dir = dsf_session_checkpoints(s);
     struct dsf_ckpt_fields numbers = { 0 };
     struct dsf_ckpt_meta meta = { 0 };
     const char *lr;
     int status;
 
     *folder = NULL;
-    if (step >= 0) {
-        *folder = dsf_xasprintf("%s/step-%" PRId64, dir, step);
-        status = access(*folder, F_OK) == 0
-                     ? dsf_ckpt_verify(*folder, &meta, err)
-                     : dsflow_fail(err, DSFLOW_EINVAL,
-                                   "%s: has no checkpoint of step %" PRId64
-                                   " (dsflow checkpoint list)",
-                                   s->job->main.output, step);
-    } else {
-        status = dsf_ckpt_latest(dir, 0, folder, &meta, err);
-        if (status == DSFLOW_OK && *folder == NULL)
-            status = dsflow_fail(err, DSFLOW_EINVAL,
-                                 "%s: has no checkpoint: train it first",
-                                 s->job->main.output);
-    }
+    status = dsf_params_find(s, step, folder, &meta, err);
+    if (status == DSFLOW_OK && *folder == NULL)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s: has no checkpoint: train it first",
+                             s->job->main.output);
     if (status == DSFLOW_OK)
         status = dsf_ckpt_fields_read(*folder, "numbers", &numbers, err);
     lr = dsf_ckpt_fields_find(&numbers, "control.lr");
@@ -321,7 +309,6 @@ static int find_checkpoint(struct universal *u, int64_t step, char **folder,
         .eps = s->job->optimizer.eps,
     };
     dsf_ckpt_fields_fini(&numbers);
-    free(dir);
     return status;
 }
 

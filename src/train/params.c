@@ -68,33 +68,45 @@ static int check_model(const struct dsf_session *s, const char *folder,
     return status;
 }
 
+int dsf_params_find(const struct dsf_session *s, int64_t step, char **folder,
+                    struct dsf_ckpt_meta *meta, struct dsflow_err *err)
+{
+    char *dir = dsf_session_checkpoints(s);
+    int status;
+
+    if (step < 0) {
+        status = dsf_ckpt_latest(dir, 0, folder, meta, err);
+    } else {
+        *folder = dsf_xasprintf("%s/step-%" PRId64, dir, step);
+        status = access(*folder, F_OK) == 0
+                     ? dsf_ckpt_verify(*folder, meta, err)
+                     : dsflow_fail(err, DSFLOW_EINVAL,
+                                   "%s: has no checkpoint of step %" PRId64
+                                   " (dsflow checkpoint list)",
+                                   s->job->main.output, step);
+    }
+    free(dir);
+    if (status == DSFLOW_OK && *folder != NULL)
+        status = check_model(s, *folder, err);
+    if (status < 0) {
+        free(*folder);
+        *folder = NULL;
+    }
+    return status;
+}
+
 static int open_checkpoint(struct dsf_params *p, int64_t step, int64_t *from,
                            struct dsflow_err *err)
 {
-    char *dir = dsf_session_checkpoints(p->s), *folder = NULL;
     struct dsf_ckpt_meta meta = { 0 };
-    int status;
+    char *folder = NULL;
+    int status = dsf_params_find(p->s, step, &folder, &meta, err);
 
-    if (step >= 0) {
-        folder = dsf_xasprintf("%s/step-%" PRId64, dir, step);
-        if (access(folder, F_OK) < 0)
-            status = dsflow_fail(err, DSFLOW_EINVAL,
-                                 "%s: has no checkpoint of step %" PRId64
-                                 " (dsflow checkpoint list)",
-                                 p->s->job->main.output, step);
-        else
-            status = dsf_ckpt_verify(folder, &meta, err);
-    } else {
-        status = dsf_ckpt_latest(dir, 0, &folder, &meta, err);
-    }
-    if (status == DSFLOW_OK && folder != NULL)
-        status = check_model(p->s, folder, err);
     if (status == DSFLOW_OK && folder != NULL) {
         status = dsf_ckpt_open_part(folder, "params", &p->checkpoint, err);
         *from = meta.step;
     }
     free(folder);
-    free(dir);
     return status;
 }
 

@@ -13,6 +13,12 @@ enum {
 
 struct dsf_params; /* opaque */
 
+/* The checkpoint of `step` (DSF_LATEST: the newest; *folder is NULL where there
+ * is none), freed by the caller. Errors: DSFLOW_EINVAL where its model has
+ * other sizes than the job; it warns where it computes something else. */
+int dsf_params_find(const struct dsf_session *s, int64_t step, char **folder,
+                    struct dsf_ckpt_meta *meta, struct dsflow_err *err);
+
 /* Those of the checkpoint of `step`. *from is the step they are of, DSF_START
  * where they are of no checkpoint. The session is borrowed. */
 int dsf_params_open(const struct dsf_session *s, int64_t step,

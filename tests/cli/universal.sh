@@ -77,6 +77,7 @@ refused() {
 refused "expected a new or empty folder" run u --deepspeed
 refused "has no checkpoint of step 7" run v --deepspeed --step 7
 refused "a universal folder (--deepspeed) has fp32" run v --deepspeed --dtype bf16
+refused "model.heads is 2 in it, and 4 in the job: its weights do not fit" run v --deepspeed --set model.heads=4
 refused "none: has no checkpoint: train it first" job.toml v --deepspeed --set job.output=none
 refused "lion: expected adamw or adam" job.toml v --deepspeed --set optimizer.kind=lion
 [ -e v ] && fault "something was written"
