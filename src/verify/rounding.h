@@ -3,7 +3,7 @@
 #ifndef DSF_VERIFY_ROUNDING_H
 #define DSF_VERIFY_ROUNDING_H
 
-#include "verify/try_codelet.h"
+#include "verify/case_run.h"
 
 /* Of element `e` on `port`, which is v where `by` computes `wide`, the case `c`
  * in fp32 (dsf_case_widen): the most that it moves in some runs in which the

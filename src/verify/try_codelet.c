@@ -3,181 +3,15 @@
 #include "verify/try_codelet.h"
 
 #include "base/alloc.h"
-#include "base/random.h"
 #include "base/units.h"
 #include "verify/rounding.h"
 #include "verify/try_cuda.h"
 
-#include <fenv.h>
-#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* What stands in memory that has no contents: not a number; or anything. */
-enum garbage { NAN_BYTES, RANDOM_BYTES };
-
-/* One way to run a case. */
-struct way {
-    bool at_end, on_thread;
-    unsigned random_ports; /* bit i: port i has RANDOM_BYTES, if it has none */
-    enum garbage scratch;
-};
-
-static void garbage(void *to, size_t bytes, enum garbage what)
-{
-    unsigned char *p = to;
-    uint64_t state = bytes;
-
-    memset(p, 0xff, bytes);
-    for (size_t i = 0; i + 8 <= bytes && what == RANDOM_BYTES; i += 8) {
-        uint64_t x = dsf_random(&state);
-
-        memcpy(p + i, &x, 8);
-    }
-    for (size_t i = bytes / 8 * 8; i < bytes && what == RANDOM_BYTES; i++)
-        p[i] = 0x3b;
-}
-
-void dsf_port_left_free(struct dsf_port_left *l)
-{
-    for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++)
-        free(l->v[i]);
-}
-
-/* Memory of a call: its ports, its arguments, its scratch. */
-struct memory {
-    struct dsf_guarded v[DSFLOW_TRIAL_PORTS + 2];
-    char names[DSFLOW_TRIAL_PORTS][48];
-    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
-    struct dsflow_call call;
-    unsigned n;
-};
-
-static void guard(struct dsf_guarded *g, const char *name,
-                  enum dsflow_access access, size_t bytes, bool at_end)
-{
-    if (!dsf_guarded_init(g, name, access, bytes, at_end))
-        dsf_child_fault("cannot be tried: %zu bytes of memory are missing",
-                        bytes);
-}
-
-static void put_ports(struct memory *m, const struct dsf_case *c,
-                      const struct way *way)
-{
-    for (unsigned i = 0; i < c->n; i++) {
-        struct dsf_guarded *g = &m->v[i];
-        bool random = way->random_ports >> i & 1;
-
-        snprintf(m->names[i], sizeof(m->names[i]), "port %s",
-                 dsf_case_port_name(c, i));
-        guard(g, m->names[i], dsf_case_access(c, i), c->shapes[i].bytes,
-              way->at_end);
-        if (c->before[i] != NULL)
-            memcpy(g->ptr, c->before[i], c->shapes[i].bytes);
-        else
-            garbage(g->ptr, g->bytes, random ? RANDOM_BYTES : NAN_BYTES);
-        dsf_guarded_close(g);
-        m->bufs[i] =
-            (struct dsflow_buf){ dsf_case_lacks(c, i) ? NULL : g->ptr, g->bytes,
-                                 c->shapes[i].elems, c->shapes[i].dtype };
-    }
-}
-
-static void prepare(struct memory *m, const struct dsf_case *c,
-                    const struct dsflow_op *op, const struct way *way)
-{
-    static const struct dsflow_host nobody;
-    struct dsflow_case seen = dsf_case_of(c, op);
-    size_t bytes = op->scratch == NULL ? 0 : op->scratch(&seen);
-    struct dsf_guarded *args = &m->v[c->n], *scratch = &m->v[c->n + 1];
-
-    put_ports(m, c, way);
-    guard(args, "its arguments", DSFLOW_R, c->op->args_size,
-          way->at_end);
-    memcpy(args->ptr, c->args, c->op->args_size);
-    dsf_guarded_close(args);
-    guard(scratch, "its scratch", DSFLOW_W, bytes, way->at_end);
-    garbage(scratch->ptr, bytes, way->scratch);
-    m->n = c->n + 2;
-    m->call = (struct dsflow_call){ .bufs = m->bufs,
-                                    .nbufs = c->n,
-                                    .args = args->ptr,
-                                    .fresh = c->fresh,
-                                    .scratch = bytes > 0 ? scratch->ptr : NULL,
-                                    .host = &nobody };
-    dsf_child_memory(m->v, m->n);
-}
-
-static void release(struct memory *m)
-{
-    dsf_child_memory(NULL, 0);
-    for (unsigned i = 0; i < m->n; i++)
-        dsf_guarded_fini(&m->v[i]);
-}
-
-struct on_thread {
-    dsflow_cpu_fn cpu;
-    const struct dsflow_call *call;
-};
-
-static void *call_it(void *user)
-{
-    const struct on_thread *t = user;
-
-    t->cpu(t->call);
-    return NULL;
-}
-
-/* A worker runs other tasks behind this one. */
-static void check_rounding(void)
-{
-    volatile float least = FLT_MIN;
-
-    if (fegetround() != FE_TONEAREST || least / 2 == 0 || fegetexcept() != 0)
-        dsf_child_fault("changes how its thread rounds numbers, or traps what "
-                        "is none, for all tasks behind it");
-}
-
-static void run(const struct dsf_case *c, const struct dsf_computes *what,
-                const struct way *way, struct dsf_port_left *left)
-{
-    struct memory m;
-    struct on_thread t = { what->cpu, &m.call };
-    pthread_t thread;
-
-    prepare(&m, c, what->op, way);
-    if (way->on_thread && pthread_create(&thread, NULL, call_it, &t) == 0)
-        pthread_join(thread, NULL);
-    else
-        what->cpu(&m.call);
-    check_rounding();
-    for (unsigned i = 0; i < m.n; i++) {
-        long spill = dsf_guarded_spill(&m.v[i]);
-
-        if (spill > 0)
-            dsf_child_fault("writes %ld bytes past the end of %s", spill,
-                            m.v[i].name);
-        if (spill < 0)
-            dsf_child_fault("writes %ld bytes before the beginning of %s",
-                            -spill, m.v[i].name);
-    }
-    *left = (struct dsf_port_left){ { NULL } };
-    for (unsigned i = 0; i < c->n; i++)
-        if (dsf_case_access(c, i) != DSFLOW_R) {
-            left->v[i] = dsf_xcalloc(1, c->shapes[i].bytes + 1);
-            memcpy(left->v[i], m.bufs[i].ptr, c->shapes[i].bytes);
-        }
-    release(&m);
-}
-
-void dsf_case_run(const struct dsf_case *c, const struct dsf_computes *what,
-                  struct dsf_port_left *left)
-{
-    run(c, what, &(struct way){ .at_end = true }, left);
-}
 
 /* The first element that is not the same, bit by bit; or `n`. */
 static size_t first_other(const struct dsf_case *c, unsigned port,
@@ -194,12 +28,12 @@ static size_t first_other(const struct dsf_case *c, unsigned port,
 /* Run it another way: every bit must be the same as in `first`; or what
  * `says` says is wrong. */
 static void run_same(const struct dsf_case *c, const struct dsf_computes *what,
-                     const struct way *way, const struct dsf_port_left *first,
-                     const char *says)
+                     const struct dsf_case_way *way,
+                     const struct dsf_port_left *first, const char *says)
 {
     struct dsf_port_left other;
 
-    run(c, what, way, &other);
+    dsf_case_run_as(c, what, way, &other);
     for (unsigned i = 0; i < c->n; i++) {
         size_t n = dsf_case_count(c, i), e;
 
@@ -222,12 +56,12 @@ static void try_garbage(const struct dsf_case *c,
                         const struct dsf_port_left *first,
                         unsigned char **untouched)
 {
-    struct way way = { .at_end = true, .random_ports = 1u << p };
+    struct dsf_case_way way = { .at_end = true, .random_ports = 1u << p };
     unsigned char *held = dsf_xcalloc(1, c->shapes[p].bytes + 1);
     struct dsf_port_left other;
 
-    garbage(held, c->shapes[p].bytes, RANDOM_BYTES);
-    run(c, what, &way, &other);
+    dsf_garbage_fill(held, c->shapes[p].bytes, DSF_RANDOM_BYTES);
+    dsf_case_run_as(c, what, &way, &other);
     for (unsigned i = 0; i < c->n; i++) {
         size_t n = dsf_case_count(c, i), w = dsf_case_width(c, i);
 
@@ -359,9 +193,9 @@ static void run_with_garbage(const struct dsf_case *c,
                              struct dsf_port_left *first,
                              unsigned char **untouched)
 {
-    static const struct way plain = { .at_end = true };
+    static const struct dsf_case_way plain = { .at_end = true };
 
-    run(c, what, &plain, first);
+    dsf_case_run_as(c, what, &plain, first);
     run_same(c, what, &plain, first, "is not the same twice");
     for (unsigned i = 0; i < c->n; i++) {
         untouched[i] = dsf_xcalloc(1, c->shapes[i].bytes + 1);
@@ -441,10 +275,11 @@ void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
     if (codelet->on_gpu)
         dsf_cuda_begin();
     run_with_garbage(c, codelet, &first, untouched);
-    run_same(c, codelet,
-             &(struct way){ .at_end = true, .scratch = RANDOM_BYTES }, &first,
-             "depends on what its scratch held before");
-    run_same(c, codelet, &(struct way){ .on_thread = true }, &first,
+    run_same(
+        c, codelet,
+        &(struct dsf_case_way){ .at_end = true, .scratch = DSF_RANDOM_BYTES },
+        &first, "depends on what its scratch held before");
+    run_same(c, codelet, &(struct dsf_case_way){ .on_thread = true }, &first,
              "differs at other addresses, on another thread");
     if (codelet->on_gpu)
         dsf_cuda_try_skipped(c, codelet);
@@ -464,7 +299,7 @@ void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
 }
 
 /* What a port holds is renewed before each run. */
-static void renew(const struct dsf_case *c, struct memory *m)
+static void renew(const struct dsf_case *c, struct dsf_case_memory *m)
 {
     for (unsigned i = 0; i < c->n; i++)
         if (c->before[i] != NULL && dsf_case_access(c, i) != DSFLOW_R)
@@ -477,7 +312,7 @@ struct again {
     dsflow_cpu_fn cpu;
     pthread_barrier_t *both;
     struct dsf_port_left alone; /* what it leaves when no other one runs */
-    struct memory m;
+    struct dsf_case_memory m;
     bool differs;
     unsigned port;
     size_t at;
@@ -517,7 +352,7 @@ static void *run_again(void *user)
 void dsf_case_try_beside(const struct dsf_case *c, const struct dsf_case *other,
                          const struct dsf_computes *what)
 {
-    static const struct way plain = { .at_end = true };
+    static const struct dsf_case_way plain = { .at_end = true };
     pthread_barrier_t both;
     struct again v[2] = { { .c = c }, { .c = other } };
     pthread_t thread;
@@ -526,8 +361,8 @@ void dsf_case_try_beside(const struct dsf_case *c, const struct dsf_case *other,
     for (int i = 0; i < 2; i++) {
         v[i].cpu = what->cpu;
         v[i].both = &both;
-        run(v[i].c, what, &plain, &v[i].alone);
-        prepare(&v[i].m, v[i].c, what->op, &plain);
+        dsf_case_run_as(v[i].c, what, &plain, &v[i].alone);
+        dsf_case_memory_init(&v[i].m, v[i].c, what->op, &plain);
     }
     if (pthread_create(&thread, NULL, run_again, &v[0]) == 0) {
         run_again(&v[1]);
@@ -545,7 +380,7 @@ void dsf_case_try_beside(const struct dsf_case *c, const struct dsf_case *other,
                 dsf_case_number(a->c, a->m.bufs[a->port].ptr, a->port, a->at));
     }
     for (int i = 0; i < 2; i++) {
-        release(&v[i].m);
+        dsf_case_memory_fini(&v[i].m);
         dsf_port_left_free(&v[i].alone);
     }
     pthread_barrier_destroy(&both);
@@ -562,13 +397,13 @@ static int by_value(const void *a, const void *b)
  * grow. */
 double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
 {
-    static const struct way plain = { .at_end = true };
+    static const struct dsf_case_way plain = { .at_end = true };
     enum { MOST = 101 };
     double v[MOST], begin = dsf_now();
-    struct memory m;
+    struct dsf_case_memory m;
     unsigned n = 0;
 
-    prepare(&m, c, what->op, &plain);
+    dsf_case_memory_init(&m, c, what->op, &plain);
     while (n < 5 || (n < MOST && dsf_now() - begin < 0.05)) {
         double start;
 
@@ -577,7 +412,7 @@ double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
         what->cpu(&m.call);
         v[n++] = dsf_now() - start;
     }
-    release(&m);
+    dsf_case_memory_fini(&m);
     qsort(v, n, sizeof(*v), by_value);
     return v[n / 2];
 }

@@ -2,7 +2,8 @@
 #ifndef DSF_VERIFY_TRY_CUDA_H
 #define DSF_VERIFY_TRY_CUDA_H
 
-#include "verify/try_codelet.h"
+#include "verify/case_run.h"
+#include "verify/child.h"
 
 /* Is there a GPU to try them on? Tried in a child, as no child has the GPU of
  * its parent. Where there is, the module with the CUDA side is open now. */
