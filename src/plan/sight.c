@@ -3,8 +3,8 @@
 #include "plan/sight.h"
 
 #include "base/alloc.h"
-#include "config/layer_list.h"
 #include "plan/key_tiles.h"
+#include "plan/sparse_layers.h"
 #include "plan/stretch.h"
 #include "tasks/sparsity.h"
 
@@ -173,48 +173,6 @@ static void fill_tables(const struct dsflow_plan *plan, struct sight_of *of)
 
 /* --- layouts -------------------------------------------------------------- */
 
-static int fail(const struct dsflow_plan *plan, struct dsflow_err *err,
-                const char *key, const char *text)
-{
-    return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "sparse_attention", key,
-                        "%s", text);
-}
-
-/* A window may leave a query none of the blocks of its row. */
-static int check_row(const struct dsflow_plan *plan, int32_t l,
-                     const struct dsf_attention_layout *layout, int32_t head,
-                     int32_t row, struct dsflow_err *err)
-{
-    const struct dsf_layout of = dsf_attention_layout_of(layout);
-    const uint64_t *bits = dsf_layout_row(&of, (size_t)head, (size_t)row);
-    const int32_t window = window_of(plan, l);
-    int32_t column = row;
-
-    while (!(bits[column / 64] >> column % 64 & 1))
-        column--;
-    if (column == row || window == 0 || (row - column) * layout->block < window)
-        return DSFLOW_OK;
-    return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "sparse_attention",
-                        "mode",
-                        "\"%s\": row %d of head %d sees block %d at most: its "
-                        "queries would see nothing with the window of layer "
-                        "%d, %d tokens",
-                        plan->job->sparse.mode, (int)row, (int)head,
-                        (int)column, (int)l, (int)window);
-}
-
-static int check_rows(const struct dsflow_plan *plan, int32_t l,
-                      const struct dsf_attention_layout *layout,
-                      struct dsflow_err *err)
-{
-    int status = DSFLOW_OK;
-
-    for (int32_t h = 0; h < layout->heads; h++)
-        for (int32_t r = 0; r < layout->blocks && status == DSFLOW_OK; r++)
-            status = check_row(plan, l, layout, h, r, err);
-    return status;
-}
-
 /* Which layout is this one? It is freed where it is there already. */
 static int32_t keep_layout(struct dsf_sight *s,
                            struct dsf_attention_layout *layout)
@@ -247,65 +205,15 @@ static int32_t keep_sight(const struct dsflow_plan *plan, int32_t layout,
 static int lay_out(struct dsflow_plan *plan, int32_t l, struct dsflow_err *err)
 {
     struct dsf_attention_layout layout;
-    int status = dsf_attention_layout_make(
-        plan->job, dsf_model_layer(plan->model, l)->dims.heads, l,
-        plan->sequence, &layout, err);
+    int status = dsf_sparse_layout(plan, l, &layout, err);
 
-    if (status < 0)
-        return status;
-    status = check_rows(plan, l, &layout, err);
-    plan->sight->layer[l] =
-        keep_sight(plan, keep_layout(plan->sight, &layout), window_of(plan, l));
+    if (status == DSFLOW_OK)
+        plan->sight->layer[l] = keep_sight(
+            plan, keep_layout(plan->sight, &layout), window_of(plan, l));
     return status;
 }
 
-/* Queries of a causal model see nothing behind them. */
-static int check_direction(const struct dsflow_plan *plan,
-                           struct dsflow_err *err)
-{
-    const struct dsf_job *job = plan->job;
-    const struct dsflow_sparsity *s = dsflow_sparsity_find(job->sparse.mode);
-
-    if (job->sparse.attention == DSF_SPARSE_UNIDIRECTIONAL ||
-        (job->sparse.attention == DSF_SPARSE_AUTO && s->causal))
-        return DSFLOW_OK;
-    return fail(plan, err, "attention",
-                job->sparse.attention == DSF_SPARSE_AUTO
-                    ? "\"auto\", which is \"bidirectional\" in this mode: "
-                      "expected \"unidirectional\": tokens of these models do "
-                      "not see those behind them"
-                    : "\"bidirectional\": expected \"unidirectional\": tokens "
-                      "of these models do not see those behind them");
-}
-
-static int read_layers(const struct dsflow_plan *plan, bool *on,
-                       struct dsflow_err *err)
-{
-    const char *text = plan->job->sparse.layers;
-
-    if (dsf_layer_list_read(text, plan->model->layers, on))
-        return DSFLOW_OK;
-    return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "sparse_attention",
-                        "layers", "\"%.60s\": " DSF_LAYER_LIST_EXPECTED, text,
-                        (int)plan->model->layers - 1);
-}
-
-/* What takes the place of attention does not know of layouts. */
-static int check_replaced(const struct dsflow_plan *plan,
-                          struct dsflow_err *err)
-{
-    const struct dsf_job *job = plan->job;
-
-    if (strcmp(job->model.attention, "builtin") == 0)
-        return DSFLOW_OK;
-    return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "attention",
-                        "\"%s\": expected \"builtin\" with "
-                        "sparse_attention.mode = \"%s\": what takes the place "
-                        "of attention sees all tokens",
-                        job->model.attention, job->sparse.mode);
-}
-
-/* How the tiles of a sequence are cut. */
+/* With room for its tables; no layer has one as yet. */
 static struct dsf_sight *begin(const struct dsflow_plan *plan)
 {
     struct dsf_sight *s = dsf_xcalloc(1, sizeof(*s));
@@ -347,14 +255,9 @@ int dsf_sight_new(struct dsflow_plan *plan, struct dsflow_err *err)
         fill_sight(plan);
         return DSFLOW_OK;
     }
-    status = check_direction(plan, err);
-    if (status == DSFLOW_OK)
-        status = check_replaced(plan, err);
-    if (status < 0)
-        return status;
     on = dsf_xcalloc((size_t)plan->model->layers, sizeof(*on));
     plan->sight = begin(plan);
-    status = read_layers(plan, on, err);
+    status = dsf_sparse_layers(plan, on, err);
     for (int32_t l = 0; l < plan->model->layers && status == DSFLOW_OK; l++)
         if (on[l])
             status = lay_out(plan, l, err);
