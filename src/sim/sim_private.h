@@ -110,9 +110,17 @@ static inline bool dsf_sim_is_message(const struct sim *s, uint32_t x)
 const struct dsflow_task_spec *dsf_sim_task(const struct sim *s,
                                             uint32_t instance);
 
+/* sim_lanes.c: how many lanes there are of each sort, in `nworking` and its
+ * like; where there are too many, DSFLOW_EINVAL. Then their groups. */
+int dsf_sim_count_lanes(struct sim *s, struct dsflow_err *err);
+void dsf_sim_make_groups(struct sim *s);
 /* One more group, of so many lanes. */
 struct group *dsf_sim_add_group(struct sim *s, enum dsf_bound kind,
                                 unsigned nlanes);
+/* On what a task runs that is no message; and which group has an instance. */
+enum dsf_bound dsf_sim_place_of(const struct sim *s,
+                                const struct dsflow_task_spec *t);
+unsigned dsf_sim_group_of(const struct sim *s, uint32_t x);
 
 /* sim_messages.c: what carries messages between processes, a group for each
  * that carries any; and how long they are on their way. */
