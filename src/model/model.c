@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include "base/alloc.h"
+#include "base/multiple.h"
 #include "base/units.h"
 #include "config/job_tables.h"
 #include "config/layer_list.h"
@@ -12,11 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int64_t round_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
 
 /* Unit `i` of a segment, unless the model has none. */
 static void add_unit(struct dsf_model *m, const struct dsflow_layout *layout,
@@ -45,8 +41,8 @@ static void add_unit(struct dsf_model *m, const struct dsflow_layout *layout,
     for (unsigned t = 0; t < u->ntensors; t++)
         m->params += u->tensors[t].rows * u->tensors[t].cols;
     u->block = dsf_unit_block(u->elems);
-    u->elems = round_up(u->elems, u->block);
-    u->file_elems = round_up(u->file_elems, dsf_unit_block(u->file_elems));
+    u->elems = dsf_round_up(u->elems, u->block);
+    u->file_elems = dsf_round_up(u->file_elems, dsf_unit_block(u->file_elems));
     m->nunits++;
     if (in_block)
         u->kind = m->nkinds;
@@ -282,7 +278,7 @@ static int check_family(const struct dsf_job *job,
 static int64_t default_ffn(const struct dsf_job_model *c)
 {
     return c->family == DSF_GPT2 ? 4 * c->width
-                                 : round_up((8 * c->width + 2) / 3, 64);
+                                 : dsf_round_up((8 * c->width + 2) / 3, 64);
 }
 
 /* Do both say the same? What is "auto" in the job says nothing, and numbers are

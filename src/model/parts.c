@@ -1,13 +1,10 @@
 /* parts.c - what each tensor rank has of a unit. */
 #include "model/parts.h"
 
+#include "base/multiple.h"
+
 #include <stdio.h>
 #include <string.h>
-
-static int64_t round_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
 
 /* What it has of the unit. */
 static void fill_part(struct dsf_part *p, const struct dsf_dims *dims,
@@ -53,7 +50,7 @@ void dsf_part_init(struct dsf_part *p, const struct dsf_model *m, int32_t parts,
     if (p->elems == 0)
         return;
     p->block = dsf_unit_block(p->elems);
-    p->elems = round_up(p->elems, p->block);
+    p->elems = dsf_round_up(p->elems, p->block);
 }
 
 void dsf_part_split(const struct dsf_part *p, const float *whole, float *own)

@@ -1,14 +1,11 @@
 /* unit.c - tensors one after the other in a unit, and what a part has of it. */
 #include "segments/unit.h"
 
+#include "base/multiple.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-
-static int64_t round_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
 
 static struct dsf_tensor *add(struct dsf_unit *u, int64_t rows, int64_t cols,
                               const char *fmt, va_list ap)
@@ -65,8 +62,8 @@ struct dsf_tensor *dsf_unit_vector(struct dsf_unit *u, int64_t n, float value,
 
 int64_t dsf_unit_align(struct dsf_unit *u)
 {
-    u->file_elems = round_up(u->file_elems, 16);
-    return u->elems = round_up(u->elems, 16);
+    u->file_elems = dsf_round_up(u->file_elems, 16);
+    return u->elems = dsf_round_up(u->elems, 16);
 }
 
 void dsf_unit_end_matrices(struct dsf_unit *u)
@@ -131,7 +128,7 @@ float dsf_residual_std(const struct dsflow_layout *layout)
 
 int64_t dsf_unit_block(int64_t elems)
 {
-    return round_up(elems / 4096 + 1, 1024);
+    return dsf_round_up(elems / 4096 + 1, 1024);
 }
 
 unsigned dsf_unit_tensor_at(const struct dsf_unit *unit, int64_t at)
@@ -161,7 +158,7 @@ void dsf_dims_pad(struct dsf_dims *d)
     enum { FEW = 64, MANY = 64 * 64 };
 
     d->vocab_step = d->vocab >= MANY ? 64 : d->vocab >= FEW ? 8 : 1;
-    d->vocab_rows = (int32_t)round_up(d->vocab, d->vocab_step);
+    d->vocab_rows = (int32_t)dsf_round_up(d->vocab, d->vocab_step);
 }
 
 int32_t dsf_share_vocabulary(const struct dsf_dims *d, int32_t parts, int32_t p,
@@ -175,7 +172,7 @@ int32_t dsf_share_vocabulary(const struct dsf_dims *d, int32_t parts, int32_t p,
 
 int64_t dsf_part_align(struct dsf_part *p)
 {
-    return p->elems = round_up(p->elems, 16);
+    return p->elems = dsf_round_up(p->elems, 16);
 }
 
 void dsf_part_take(struct dsf_part *p, int64_t at, int64_t rows, int64_t cols,

@@ -4,6 +4,7 @@
 #include "train/generation.h"
 
 #include "base/alloc.h"
+#include "base/multiple.h"
 #include "config/layer_list.h"
 #include "graph/task.h"
 #include "plan/plan.h"
@@ -37,7 +38,7 @@ static int make_layout(const struct dsf_generation *g, int32_t l,
 {
     const struct dsf_dims *d = &dsf_model_layer(g->model, l)->dims;
     const int64_t block = g->job->sparse.block;
-    const int64_t whole = (d->context + block - 1) / block * block;
+    const int64_t whole = dsf_round_up(d->context, block);
     const int64_t tokens = dsf_plan_sequence(g->job, g->model);
     struct dsf_attention_layout trained;
     int status =

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/multiple.h"
 #include "train/kept.h"
 
 #include <stdlib.h>
@@ -87,7 +88,7 @@ int dsf_vocabulary_open(struct dsf_session *s, struct dsflow_err *err)
 static bool is_padding(int32_t vocab, int32_t tokens)
 {
     for (int32_t to = 1; to <= 128; to *= 2)
-        if (vocab == (tokens + to - 1) / to * to)
+        if (vocab == dsf_round_up(tokens, to))
             return true;
     return vocab - tokens <= tokens / 32;
 }
