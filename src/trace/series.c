@@ -14,8 +14,6 @@
 
 /* A piece of data while the timeline is played. */
 struct life {
-    uint32_t writer;    /* span that wrote it last, or NONE */
-    uint32_t moved;     /* span that moves it, and whose arrow is to be drawn */
     uint32_t uses_left; /* in the step it is alive in; 0: it is not */
     uint32_t step;
 };
@@ -30,10 +28,7 @@ struct replay {
 
     uint32_t *ends;    /* spans by their end */
     uint32_t *next;    /* by span: the next on its lane, NONE: none */
-    uint32_t *leaves;  /* by span: the first arrow from it */
-    struct dsf_arrow *arrows; /* in order of where they go to */
-    uint32_t *also;    /* by arrow: another one from the same span */
-    uint32_t narrows;
+    struct dsf_arrows arrows; /* none, where nobody asks for them */
 
     uint32_t first, ntasks; /* of a step */
     unsigned nsteps;
@@ -245,11 +240,10 @@ static void tell_begin(struct replay *r, uint32_t i, uint32_t *arrow)
     const struct dsf_watcher *w = r->watcher;
     bool shown = s->start < r->window->end;
 
-    for (; *arrow < r->narrows && r->arrows[*arrow].to == i; (*arrow)++)
+    for (; *arrow < r->arrows.n && r->arrows.v[*arrow].to == i; (*arrow)++)
         if (shown && s->start >= r->window->begin &&
-            r->v[r->arrows[*arrow].from].end > r->window->begin &&
-            w->arrow != NULL)
-            w->arrow(w->user, r->now, *arrow, &r->arrows[*arrow], true);
+            r->v[r->arrows.v[*arrow].from].end > r->window->begin)
+            w->arrow(w->user, r->now, *arrow, &r->arrows.v[*arrow], true);
     if (!shown || s->end < r->window->begin)
         return;
     if (s->start == s->end) {
@@ -268,10 +262,11 @@ static void tell_end(struct replay *r, uint32_t i)
 
     if (s->end < r->window->begin || s->end >= r->window->end)
         return;
-    for (uint32_t a = r->leaves[i]; a != NONE; a = r->also[a])
+    for (uint32_t a = w->arrow == NULL ? NONE : r->arrows.leaves[i]; a != NONE;
+         a = r->arrows.also[a])
         if (s->end > r->window->begin &&
-            r->v[r->arrows[a].to].start < r->window->end && w->arrow != NULL)
-            w->arrow(w->user, r->now, a, &r->arrows[a], false);
+            r->v[r->arrows.v[a].to].start < r->window->end)
+            w->arrow(w->user, r->now, a, &r->arrows.v[a], false);
     if (s->start == s->end || w->idle == NULL)
         return;
     if (next == NONE || r->v[next].start > s->end)
@@ -313,88 +308,6 @@ static void order(struct replay *r, bool *idle)
     }
     qsort_r(r->ends, r->n, sizeof(*r->ends), by_end, (void *)r->v);
     free(after);
-}
-
-static void add_arrow(struct replay *r, size_t *cap, size_t *cap_also,
-                      uint32_t from, uint32_t to)
-{
-    const struct dsf_span *a = &r->v[from], *b = &r->v[to];
-
-    /* Not within a lane; not from what did not end as clocks have it. */
-    if (a->lane == b->lane || a->end > b->start || a->step != b->step)
-        return;
-    dsf_grow(&r->arrows, cap, r->narrows + 1, sizeof(*r->arrows));
-    dsf_grow(&r->also, cap_also, r->narrows + 1, sizeof(*r->also));
-    r->arrows[r->narrows] = (struct dsf_arrow){ from, to };
-    r->also[r->narrows] = r->leaves[from];
-    r->leaves[from] = r->narrows++;
-}
-
-/* Moves data from one place to another. What gathers or sums takes from many,
- * and its arrows would be a veil over everything. */
-static bool is_sent(const struct dsflow_task_spec *t)
-{
-    return t->op->swaps || (t->op->comm && !t->op->repeats);
-}
-
-/* The last that wrote what a task takes from other ranks, or memories. */
-static uint32_t source_of(const struct replay *r,
-                          const struct dsflow_task_spec *t)
-{
-    uint32_t last = NONE;
-
-    for (unsigned p = 0; p < t->ndata; p++) {
-        uint32_t writer = r->lives[t->data[p].i].writer;
-        const struct dsflow_data_spec *d = data_of(r->trace, t->data[p].i);
-
-        if ((dsflow_task_access(t, p) & DSFLOW_R) && writer != NONE &&
-            (d->home != t->rank || t->op->swaps) &&
-            (last == NONE || r->v[writer].end > r->v[last].end))
-            last = writer;
-    }
-    return last;
-}
-
-static void find_arrows(struct replay *r)
-{
-    size_t cap = 0, cap_also = 0;
-
-    r->leaves = dsf_xcalloc(r->n + 1, sizeof(*r->leaves));
-    memset(r->leaves, 0xff, r->n * sizeof(*r->leaves));
-    if (r->watcher->arrow == NULL)
-        return;
-    for (uint32_t i = 0; i < r->n; i++) {
-        const struct dsf_span *s = &r->v[i];
-        const struct dsflow_task_spec *t;
-        uint32_t source;
-
-        if (s->kind == DSF_SPAN_TRANSFER) {
-            struct life *life = &r->lives[s->what];
-
-            if (life->writer != NONE)
-                add_arrow(r, &cap, &cap_also, life->writer, i);
-            life->moved = i;
-            continue;
-        }
-        t = task_of(r->trace, s);
-        source = is_sent(t) ? source_of(r, t) : NONE;
-        if (source != NONE)
-            add_arrow(r, &cap, &cap_also, source, i);
-        for (unsigned p = 0; p < t->ndata; p++) {
-            struct life *life = &r->lives[t->data[p].i];
-            bool writes = dsflow_task_access(t, p) & DSFLOW_W;
-
-            if (life->moved != NONE && !t->op->comm &&
-                (dsflow_task_access(t, p) & DSFLOW_R)) {
-                add_arrow(r, &cap, &cap_also, life->moved, i);
-                life->moved = NONE;
-            }
-            if (writes) {
-                life->writer = i;
-                life->moved = is_sent(t) ? i : NONE;
-            }
-        }
-    }
 }
 
 /* Only what is in the timeline is waited for. */
@@ -461,7 +374,6 @@ static void count_data(struct replay *r)
     for (uint32_t i = 0; i < ndata; i++) {
         const struct dsflow_data_spec *d = data_of(r->trace, i);
 
-        r->lives[i].writer = r->lives[i].moved = NONE;
         if (d->persistent)
             change(r, d->home, memory_of(d), (double)d->bytes);
     }
@@ -512,7 +424,8 @@ void dsf_replay(const struct dsf_view *view, const struct dsf_watcher *watcher)
     r.changed = dsf_xcalloc(trace->facts.nranks + 1, sizeof(*r.changed));
     order(&r, idle);
     count_data(&r);
-    find_arrows(&r);
+    if (watcher->arrow != NULL)
+        dsf_arrows_init(&r.arrows, trace);
     count_waits(&r);
     for (unsigned i = 0; i < nlanes && watcher->idle != NULL; i++)
         if (idle[i])
@@ -521,9 +434,7 @@ void dsf_replay(const struct dsf_view *view, const struct dsf_watcher *watcher)
     free(idle);
     free(r.ends);
     free(r.next);
-    free(r.leaves);
-    free(r.arrows);
-    free(r.also);
+    dsf_arrows_fini(&r.arrows);
     free(r.waits);
     dsf_succs_fini(&r.succs);
     free(r.lives);

@@ -4,6 +4,7 @@
 #ifndef DSF_TRACE_SERIES_H
 #define DSF_TRACE_SERIES_H
 
+#include "trace/arrows.h"
 #include "trace/steps.h"
 
 enum dsf_series {
@@ -13,14 +14,6 @@ enum dsf_series {
     DSF_IN_FLIGHT = DSF_MEMORY + DSFLOW_NTIERS, /* bytes that are being moved */
     DSF_READY,     /* tasks that wait for a worker, and for nothing else */
     DSF_NSERIES
-};
-
-/* Data goes from a span to another one on another lane. What takes data from one
- * place to another has at most one arrow to it, from the last of what it waits
- * for, and one from it, to the first that uses it; what takes it from many has
- * none. */
-struct dsf_arrow {
-    uint32_t from, to; /* positions in the timeline */
 };
 
 /* Called in order of time; times are in the window, and what begins before it
