@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <dsflow/error.h>
-#include "base/safetensors.h"
+#include "base/safetensors_write.h"
 
 /* What a checkpoint holds beside tensors: strings in the manifest. */
 struct dsf_ckpt_meta {

@@ -2,7 +2,7 @@
 #ifndef DSF_FOREIGN_PUT_H
 #define DSF_FOREIGN_PUT_H
 
-#include "base/safetensors.h"
+#include "base/safetensors_write.h"
 #include "foreign/match.h"
 
 /* All file_elems numbers of a unit, of one state: zeroes between tensors, and

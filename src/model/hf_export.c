@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/half.h"
 #include "base/new_folder.h"
+#include "base/safetensors_write.h"
 #include "base/synced.h"
 #include "model/hf_tensor.h"
 

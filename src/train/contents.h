@@ -7,7 +7,7 @@
 
 #include <dsflow/exec.h>
 
-#include "base/safetensors.h"
+#include "base/safetensors_write.h"
 #include "model/model.h"
 #include "plan/plan.h"
 

@@ -1,5 +1,5 @@
 /* test_safetensors.c - what is written reads back, and nothing damaged does. */
-#include "base/safetensors.h"
+#include "base/safetensors_write.h"
 
 #include "lib/test.h"
 

@@ -3,7 +3,7 @@
 #include "model/hf.h"
 
 #include "base/alloc.h"
-#include "base/safetensors.h"
+#include "base/safetensors_write.h"
 
 #include "lib/test.h"
 
