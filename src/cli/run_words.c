@@ -26,7 +26,7 @@ void dsf_run_say_start(struct dsf_run *r, struct dsf_progress *p)
     if (r->wire != NULL)
         dsf_progress_say(p, "in %d processes (%s)", (int)r->wire->nprocesses,
                          dsf_net_version(NULL));
-    if (r->s.alone)
+    if (r->s.together.alone)
         dsf_progress_say(
             p,
             "%.2g million tasks: each process has those of its own "

@@ -45,15 +45,17 @@ static int ask(const struct dsf_session *s, enum what what, int64_t step,
                            PATH_MAX);
     strcpy(r.folder, folder);
     status = dsf_spread_call(s->exec, err);
-    for (int32_t p = 1; p < s->wire->nprocesses && status == DSFLOW_OK; p++)
-        status = dsf_pass(s->wire, true, p, REQUEST, &r, sizeof(r), err);
+    for (int32_t p = 1; p < s->together.wire->nprocesses && status == DSFLOW_OK;
+         p++)
+        status =
+            dsf_pass(s->together.wire, true, p, REQUEST, &r, sizeof(r), err);
     return status;
 }
 
 int dsf_by_all_start(struct dsf_session *s, int64_t step,
                      struct dsflow_err *err)
 {
-    return s->wire == NULL ? DSFLOW_OK : ask(s, START, step, "", err);
+    return s->together.wire == NULL ? DSFLOW_OK : ask(s, START, step, "", err);
 }
 
 int dsf_by_all_load(struct dsf_session *s, const char *folder,
@@ -61,11 +63,12 @@ int dsf_by_all_load(struct dsf_session *s, const char *folder,
 {
     int status = DSFLOW_OK;
 
-    if (s->wire == NULL)
+    if (s->together.wire == NULL)
         return DSFLOW_OK;
     status = ask(s, LOAD, 0, folder, err);
-    for (int32_t p = 1; p < s->wire->nprocesses && status == DSFLOW_OK; p++)
-        status = dsf_pass(s->wire, true, p, ABSENT, (void *)absent,
+    for (int32_t p = 1; p < s->together.wire->nprocesses && status == DSFLOW_OK;
+         p++)
+        status = dsf_pass(s->together.wire, true, p, ABSENT, (void *)absent,
                           s->plan->kept.n * sizeof(*absent), err);
     return status;
 }
@@ -76,10 +79,10 @@ static int wait_for_all(const struct dsf_session *s, uint64_t *sums,
 {
     int status = DSFLOW_OK;
 
-    for (int32_t p = 1; p < s->wire->nprocesses; p++) {
+    for (int32_t p = 1; p < s->together.wire->nprocesses; p++) {
         struct dsflow_err *to = status == DSFLOW_OK ? err : NULL;
         struct done d;
-        int one = dsf_pass(s->wire, false, p, DONE, &d, sizeof(d), to);
+        int one = dsf_pass(s->together.wire, false, p, DONE, &d, sizeof(d), to);
 
         if (one == DSFLOW_OK && d.status < 0)
             one = dsflow_fail(to, (enum dsflow_status)d.status, "%s: %s",
@@ -95,7 +98,7 @@ int dsf_by_all_end(struct dsf_session *s, int status, struct dsflow_err *err)
 {
     int others = DSFLOW_OK;
 
-    if (s->wire != NULL)
+    if (s->together.wire != NULL)
         others = wait_for_all(s, NULL, status == DSFLOW_OK ? err : NULL);
     return status == DSFLOW_OK ? others : status;
 }
@@ -120,18 +123,18 @@ static int begin(void *user, const char *folder, struct dsflow_err *err)
 {
     struct dsf_by_all_save *save = user;
     const struct dsf_session *s = save->s;
-    int32_t n = s->wire->nprocesses;
+    int32_t n = s->together.wire->nprocesses;
     struct dsf_writes *has = dsf_xcalloc((size_t)n, sizeof(*has));
     struct dsf_writes *writes = dsf_xcalloc((size_t)n, sizeof(*writes));
     int status = ask(s, SAVE, 0, folder, err);
 
     dsf_writes_list(&s->mine, &has[0]);
     for (int32_t p = 1; p < n && status == DSFLOW_OK; p++)
-        status = pass_list(s->wire, false, p, &has[p], err);
+        status = pass_list(s->together.wire, false, p, &has[p], err);
     if (status == DSFLOW_OK)
         dsf_writes_share(has, n, writes);
     for (int32_t p = 1; p < n && status == DSFLOW_OK; p++)
-        status = pass_list(s->wire, true, p, &writes[p], err);
+        status = pass_list(s->together.wire, true, p, &writes[p], err);
     save->writes = writes[0];
     for (int32_t p = 0; p < n; p++) {
         dsf_writes_fini(&has[p]);

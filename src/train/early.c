@@ -109,16 +109,16 @@ int dsf_early_check(struct dsf_session *s, enum dsflow_exec_kind kind,
 {
     int status = dsf_machine_probe(&s->machine, err);
 
-    if (status == DSFLOW_OK && s->hosts != NULL)
-        dsf_hosts_join(s->hosts, &s->machine);
+    if (status == DSFLOW_OK && s->together.hosts != NULL)
+        dsf_hosts_join(s->together.hosts, &s->machine);
     if (kind != DSFLOW_STARPU)
         dsf_machine_keys_warn_of_gpus(s->job);
     if (status == DSFLOW_OK && kind == DSFLOW_STARPU)
         dsf_machine_keys_warn(s->job, &s->machine);
     if (status == DSFLOW_OK && kind == DSFLOW_STARPU)
         status = dsf_machine_keys_find_gpus(
-            s->job, s->wire != NULL ? s->wire->nprocesses : 1, &s->machine,
-            &s->model, err);
+            s->job, s->together.wire != NULL ? s->together.wire->nprocesses : 1,
+            &s->machine, &s->model, err);
     if (status == DSFLOW_OK)
         status = dsf_disks_check(s->job, err);
     if (status == DSFLOW_OK)

@@ -44,7 +44,7 @@ int dsf_export(const struct dsf_session *s, const char *folder,
                                        .dtype = dtype,
                                        .files = files };
     char *source = dsf_vocabulary_source(s);
-    const bool other = source == NULL || s->origin != NULL;
+    const bool other = source == NULL || s->origin.path != NULL;
     int status = DSFLOW_OK;
 
     if (dsf_vocabulary_fits(s->job, &s->model, s->tok, NULL) == DSFLOW_OK)

@@ -137,9 +137,9 @@ int dsf_heard_say(struct dsf_session *s, struct dsf_wire *wire,
     put(&b, &head, sizeof(head));
     put_weights(&w, range_of(s, wire, wire->process), &b);
     dsf_weights_fini(&w);
-    put(&b, s->part.out, processes * sizeof(*s->part.out));
-    put(&b, s->part.in, processes * sizeof(*s->part.in));
-    head.ndata = put_data(s->part.graph, &b);
+    put(&b, s->together.part.out, processes * sizeof(*s->together.part.out));
+    put(&b, s->together.part.in, processes * sizeof(*s->together.part.in));
+    head.ndata = put_data(s->together.part.graph, &b);
     memcpy(b.v, &head, sizeof(head));
     n = b.n;
     status = dsf_pass(wire, true, 0, SIZE, &n, sizeof(n), err);
@@ -185,7 +185,7 @@ static void take_weights(struct dsf_session *s, const struct head *head,
 static void take_data(struct dsf_session *s, int32_t p, uint32_t n,
                       struct bytes *b)
 {
-    struct dsf_graph_part *part = &s->part;
+    struct dsf_graph_part *part = &s->together.part;
 
     for (uint32_t i = 0; i < n && b->at < b->n; i++) {
         struct dsflow_data_spec d;
@@ -207,9 +207,9 @@ static void take_data(struct dsf_session *s, int32_t p, uint32_t n,
 
 static void take_hashes(struct dsf_session *s, int32_t p, struct bytes *b)
 {
-    const size_t n = (size_t)s->wire->nprocesses;
-    uint64_t **hashes[] = { &s->heard.out, &s->heard.in };
-    const uint64_t *own[] = { s->part.out, s->part.in };
+    const size_t n = (size_t)s->together.wire->nprocesses;
+    uint64_t **hashes[] = { &s->together.heard.out, &s->together.heard.in };
+    const uint64_t *own[] = { s->together.part.out, s->together.part.in };
 
     for (int i = 0; i < 2; i++) {
         if (*hashes[i] == NULL) {
@@ -225,20 +225,20 @@ int dsf_heard_take(struct dsf_session *s, int32_t p, struct dsflow_err *err)
     struct bytes b = { 0 };
     struct head head;
     uint64_t n;
-    int status = dsf_pass(s->wire, false, p, SIZE, &n, sizeof(n), err);
+    int status = dsf_pass(s->together.wire, false, p, SIZE, &n, sizeof(n), err);
 
     if (status < 0)
         return status;
     dsf_grow(&b.v, &b.cap, (size_t)n + 1, 1);
     b.n = (size_t)n;
     b.v[b.n] = '\0';
-    status = dsf_pass(s->wire, false, p, SAID, b.v, b.n, err);
+    status = dsf_pass(s->together.wire, false, p, SAID, b.v, b.n, err);
     if (status == DSFLOW_OK) {
         take(&b, &head, sizeof(head));
-        take_weights(s, &head, range_of(s, s->wire, p), &b);
+        take_weights(s, &head, range_of(s, s->together.wire, p), &b);
         take_hashes(s, p, &b);
         take_data(s, p, head.ndata, &b);
-        s->heard.sent += head.sent;
+        s->together.heard.sent += head.sent;
     }
     free(b.v);
     return status;
@@ -246,8 +246,8 @@ int dsf_heard_take(struct dsf_session *s, int32_t p, struct dsflow_err *err)
 
 int dsf_heard_check(const struct dsf_session *s, struct dsflow_err *err)
 {
-    const int32_t n = s->wire->nprocesses;
-    const struct dsf_heard *h = &s->heard;
+    const int32_t n = s->together.wire->nprocesses;
+    const struct dsf_heard *h = &s->together.heard;
 
     for (int32_t p = 0; p < n && h->out != NULL; p++)
         for (int32_t q = 0; q < n; q++)

@@ -115,7 +115,7 @@ static void agree(void *user, const char *table, const char *key,
     const char *was;
 
     snprintf(name, sizeof(name), "%s.%s", table, key);
-    was = dsf_ckpt_fields_find(&s->origin_of, name);
+    was = dsf_ckpt_fields_find(&s->origin.of, name);
     if (a->status == DSFLOW_OK && was != NULL &&
         dsf_job_has(s->job, table, key) && strcmp(given, "\"auto\"") != 0)
         a->status =
@@ -140,7 +140,7 @@ static int take(struct dsf_session *s, const char *tokenizer,
     char *quoted = dsf_toml_quote(tokenizer);
     int status;
 
-    add_sizes(&l, &s->origin_of);
+    add_sizes(&l, &s->origin.of);
     if (!dsf_job_has(s->job, "data", "tokenizer"))
         add(&l, dsf_xasprintf("data.tokenizer=%s", quoted));
     status = dsf_job_with(s->job, DSF_FROM_RUN, (const char *const *)l.v,
@@ -161,7 +161,7 @@ static int take(struct dsf_session *s, const char *tokenizer,
 static int check_segments(struct dsf_session *s, struct dsflow_err *err)
 {
     const struct dsflow_strings *list = &s->job->model.segments;
-    const char *was = dsf_ckpt_fields_find(&s->origin_of, "model.segments");
+    const char *was = dsf_ckpt_fields_find(&s->origin.of, "model.segments");
     char now[300] = "";
     size_t at = 0;
 
@@ -182,7 +182,7 @@ static bool is_trained_with(const struct dsf_session *s, const char *path)
 {
     struct dsf_tokenizer *tok = NULL;
     bool is = dsf_tokenizer_open(path, &tok, NULL) == DSFLOW_OK &&
-              dsf_kept_is_of(&s->origin_of, tok);
+              dsf_kept_is_of(&s->origin.of, tok);
 
     dsf_tokenizer_free(tok);
     return is;
@@ -214,9 +214,9 @@ static int take_run(struct dsf_session *s, const char *run, char *folder,
     char *tokenizer;
     int status;
 
-    s->origin = folder;
-    status = dsf_ckpt_fields_read(folder, "of", &s->origin_of, err);
-    if (status == DSFLOW_OK && s->origin_of.n == 0)
+    s->origin.path = folder;
+    status = dsf_ckpt_fields_read(folder, "of", &s->origin.of, err);
+    if (status == DSFLOW_OK && s->origin.of.n == 0)
         return fail(s, err,
                     "its checkpoint does not say what it is of: export it "
                     "(dsflow checkpoint export), or go on with the run for a "
@@ -368,13 +368,13 @@ static int find_lost(struct dsf_session *s, struct dsflow_err *err)
     int status = dsf_kept_checkpoint(s, &folder, err);
 
     if (status == DSFLOW_OK && folder != NULL)
-        status = dsf_ckpt_fields_read(folder, "of", &s->origin_of, err);
+        status = dsf_ckpt_fields_read(folder, "of", &s->origin.of, err);
     free(folder);
     if (status < 0)
         return status;
-    if (s->origin_of.n == 0)
+    if (s->origin.of.n == 0)
         return DSFLOW_OK;
-    s->lost = true;
+    s->origin.lost = true;
     if (!is_there(init))
         dsf_info("model.init %s %s: the sizes are those of %s", init,
                  access(init, F_OK) < 0 ? "is not there any more"
@@ -395,7 +395,7 @@ int dsf_origin_find(struct dsf_session *s, struct dsflow_err *err)
     if (strcmp(init, "random") == 0)
         return DSFLOW_OK;
     status = is_there(init) && !is_other(s) ? DSFLOW_OK : find_lost(s, err);
-    if (status < 0 || s->lost)
+    if (status < 0 || s->origin.lost)
         return status;
     if (stat(init, &st) < 0)
         return dsf_origin_lost(s, err);
@@ -436,7 +436,7 @@ int dsf_origin_say(const struct dsf_session *s, struct dsf_job *job,
 
 void dsf_origin_check_tokenizer(const struct dsf_session *s)
 {
-    if (!dsf_kept_is_of(&s->origin_of, s->tok))
+    if (!dsf_kept_is_of(&s->origin.of, s->tok))
         dsf_warn("data.tokenizer %s is not the tokenizer of the run in "
                  "model.init, %s: its tokens mean something else",
                  s->job->data.tokenizer, s->job->model.init);

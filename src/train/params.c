@@ -125,10 +125,10 @@ int dsf_params_open(const struct dsf_session *s, int64_t step,
     if (step != DSF_START)
         status = open_checkpoint(p, step, from, err);
     if (status == DSFLOW_OK && p->checkpoint == NULL) {
-        if (s->origin != NULL)
-            status =
-                dsf_ckpt_open_part(s->origin, "params", &p->checkpoint, err);
-        else if (s->lost)
+        if (s->origin.path != NULL)
+            status = dsf_ckpt_open_part(s->origin.path, "params",
+                                        &p->checkpoint, err);
+        else if (s->origin.lost)
             status = dsf_origin_lost(s, err);
         else if (strcmp(init, "random") != 0)
             status = dsf_hf_open(&s->model, init, &p->hf, err);

@@ -107,8 +107,8 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
         .tokens = (int64_t)plan->nmicro * plan->micro * plan->sequence,
         .vocab = s->model.dims.vocab,
         .memory = isfinite(memory) ? memory : -1,
-        .predicted = s->alone ? -1 : prediction->sim.step_seconds,
-        .bound = s->alone ? -1 : prediction->sim.bound_seconds,
+        .predicted = s->together.alone ? -1 : prediction->sim.step_seconds,
+        .bound = s->together.alone ? -1 : prediction->sim.bound_seconds,
     };
     put_axes(&trace->facts, &plan->mesh);
     trace->graph = s->graph;

@@ -59,8 +59,8 @@ int dsf_run_check(struct dsf_run *r, struct dsflow_err *err)
 {
     int status;
 
-    r->s.wire = r->wire;
-    r->s.hosts = &r->hosts;
+    r->s.together.wire = r->wire;
+    r->s.together.hosts = &r->hosts;
     status =
         r->s.own != NULL ? DSFLOW_OK : dsf_text_source_has_train(r->s.job, err);
     if (status == DSFLOW_OK)
@@ -158,7 +158,7 @@ int dsf_run_predict(struct dsf_run *r, struct dsflow_err *err)
 {
     int status = find_machine(r, err);
 
-    if (r->s.alone) { /* not of some of the tasks */
+    if (r->s.together.alone) { /* not of some of the tasks */
         r->prediction.sim.step_seconds = r->prediction.sim.bound_seconds = NAN;
         return status;
     }

@@ -195,9 +195,10 @@ static int write_plan(struct dsf_run *r, FILE *out, struct dsflow_err *err)
     struct dsf_plan_facts facts = { .machine = &r->machine,
                                     .weights = w,
                                     .saves = &saves,
-                                    .some = r->s.alone,
-                                    .prediction =
-                                        r->s.alone ? NULL : &r->prediction };
+                                    .some = r->s.together.alone,
+                                    .prediction = r->s.together.alone
+                                                      ? NULL
+                                                      : &r->prediction };
     char on[256];
 
     dsf_machine_keys_describe(&r->s.machine, on, sizeof(on));

@@ -177,7 +177,7 @@ void dsf_session_forget_graph(struct dsf_session *s)
     dsf_contents_init(&s->had, &s->model, s->graph, NULL, &s->plan->kept,
                       s->plan->nparts);
     s->had.graph = NULL;
-    dsf_graph_part_forget_whole(&s->part);
+    dsf_graph_part_forget_whole(&s->together.part);
     dsflow_graph_free(s->graph);
     s->graph = NULL;
 }
@@ -299,7 +299,7 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
         dsf_ckpt_fields_add(&of, DSF_IDENTITY_ON, on);
     meta.identity = dsf_identity_hash(&identity);
     meta.of = &of;
-    if (s->wire != NULL) {
+    if (s->together.wire != NULL) {
         meta.others = &asked.others;
         c.passing[0].writes = c.passing[1].writes = &asked.writes;
     }

@@ -36,7 +36,7 @@ struct dsf_setup dsf_session_setup(struct dsf_session *s)
                                .machine = &s->machine,
                                .plan = s->plan,
                                .graph = s->graph,
-                               .some = s->alone,
+                               .some = s->together.alone,
                                .why = s->why };
 }
 
@@ -74,7 +74,7 @@ struct dsf_processes dsf_session_processes(const struct dsf_session *s,
                                    .n = wire->nprocesses,
                                    .devices = s->machine.gpus > 0 ||
                                               s->job->machine.virtuals > 0,
-                                   .direct = s->direct };
+                                   .direct = s->together.direct };
 }
 
 bool dsf_session_is_large(const struct dsf_session *s)
@@ -82,10 +82,11 @@ bool dsf_session_is_large(const struct dsf_session *s)
     struct dsflow_plan *plan;
     double tasks;
 
-    if (s->wire == NULL || dsf_fit_is_open(s->job) ||
+    if (s->together.wire == NULL || dsf_fit_is_open(s->job) ||
         dsf_plan_new(s->job, &s->model, &s->machine, &plan, NULL) < 0)
         return false;
-    tasks = plan->nranks < s->wire->nprocesses ? 0 : dsf_plan_tasks(plan);
+    tasks =
+        plan->nranks < s->together.wire->nprocesses ? 0 : dsf_plan_tasks(plan);
     dsf_plan_free(plan);
     return tasks > (double)s->job->run.whole;
 }
@@ -107,8 +108,8 @@ int dsf_session_plan_alone(struct dsf_session *s, const struct dsf_wire *wire,
     if (status < 0)
         return status;
     s->graph = asked.graph;
-    s->alone = !asked.is_whole;
-    s->plain = asked.plain;
+    s->together.alone = !asked.is_whole;
+    s->together.plain = asked.plain;
     return DSFLOW_OK;
 }
 
@@ -116,9 +117,11 @@ int dsf_session_part(struct dsf_session *s, const struct dsf_wire *wire,
                      struct dsflow_err *err)
 {
     const struct dsf_processes all = dsf_session_processes(s, wire);
-    const struct dsf_asked_graph asked = { s->graph, !s->alone, s->plain };
+    const struct dsf_asked_graph asked = { s->graph, !s->together.alone,
+                                           s->together.plain };
 
-    return dsf_process_build_from(&all, wire->process, &asked, &s->part, err);
+    return dsf_process_build_from(&all, wire->process, &asked,
+                                  &s->together.part, err);
 }
 
 void dsf_session_weigh_own(const struct dsf_session *s,
@@ -171,8 +174,8 @@ const struct dsf_weights *dsf_session_weights(struct dsf_session *s)
 {
     if (s->weights == NULL) {
         s->weights = dsf_xcalloc(1, sizeof(*s->weights));
-        if (s->alone)
-            dsf_session_weigh_own(s, s->wire, s->weights);
+        if (s->together.alone)
+            dsf_session_weigh_own(s, s->together.wire, s->weights);
         else
             dsf_fit_weigh(s->plan, s->graph, NULL, s->weights);
     }
@@ -218,7 +221,8 @@ int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err)
 {
     struct dsf_setup setup = dsf_session_setup(s);
     const struct dsf_weights *w = dsf_session_weights(s);
-    const int32_t n = s->alone ? nranks_of(s, s->wire) : s->plan->nranks;
+    const int32_t n =
+        s->together.alone ? nranks_of(s, s->together.wire) : s->plan->nranks;
     int status = dsf_fit_check(&setup, NULL, w, err);
 
     return status == DSFLOW_OK ? check_present(s, w, n, err) : status;
@@ -231,8 +235,8 @@ int dsf_session_check_part(struct dsf_session *s, const struct dsf_wire *wire,
     struct dsf_weights w;
     int status;
 
-    setup.graph = s->part.graph;
-    dsf_fit_weigh(s->plan, s->part.graph, NULL, &w);
+    setup.graph = s->together.part.graph;
+    dsf_fit_weigh(s->plan, s->together.part.graph, NULL, &w);
     status = dsf_fit_check(&setup, NULL, &w, err);
     if (status == DSFLOW_OK)
         status = check_present(s, &w, nranks_of(s, wire), err);
@@ -280,7 +284,7 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
     struct dsflow_exec_options options = options_of(s, kind);
     int status = DSFLOW_OK;
 
-    if (s->wire != NULL)
+    if (s->together.wire != NULL)
         status = dsf_together_begin(s, &options, err);
     else if (s->plan->nranks > 1)
         dsf_transport_warn_of_one(s->job);
@@ -289,7 +293,7 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
     dsf_cuda_round_to_tf32(dsf_machine_keys_tf32(s->job, &s->machine));
     dsf_notice("allocating the memory of a step, and starting workers");
     status = dsflow_exec_open(s->graph, &options, host, &s->exec, err);
-    if (status == DSFLOW_OK && s->wire != NULL) {
+    if (status == DSFLOW_OK && s->together.wire != NULL) {
         dsf_watched_begin(s);
         status = dsf_together_opened(s, err);
     }
@@ -298,8 +302,8 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
         return status;
     dsf_contents_init(&s->contents, &s->model, s->graph, s->exec,
                       &s->plan->kept, s->plan->nparts);
-    if (s->wire != NULL)
-        open_mine(s, s->part.graph, dsf_spread_own(s->exec));
+    if (s->together.wire != NULL)
+        open_mine(s, s->together.part.graph, dsf_spread_own(s->exec));
     else
         open_mine(s, s->graph, s->exec);
     return DSFLOW_OK;
@@ -315,11 +319,12 @@ int dsf_session_serve(struct dsf_session *s, struct dsf_wire *wire,
     options.wire = wire;
     options.workers = workers;
     dsf_cuda_round_to_tf32(dsf_machine_keys_tf32(s->job, &s->machine));
-    status = dsflow_exec_open(s->part.graph, &options, host, &s->exec, err);
+    status =
+        dsflow_exec_open(s->together.part.graph, &options, host, &s->exec, err);
     if (status == DSFLOW_OK)
         dsf_watched_begin(s);
     if (status == DSFLOW_OK)
-        open_mine(s, s->part.graph, s->exec);
+        open_mine(s, s->together.part.graph, s->exec);
     return status;
 }
 
@@ -411,11 +416,11 @@ void dsf_session_units_free(struct dsf_session *s, float **params)
 
 void dsf_session_close(struct dsf_session *s)
 {
-    if (s->part.graph != NULL)
+    if (s->together.part.graph != NULL)
         dsf_watched_end();
     dsflow_exec_close(s->exec);
-    dsf_graph_part_free(&s->part);
-    dsf_heard_fini(&s->heard);
+    dsf_graph_part_free(&s->together.part);
+    dsf_heard_fini(&s->together.heard);
     if (s->weights != NULL)
         dsf_weights_fini(s->weights);
     free(s->weights);
@@ -429,6 +434,6 @@ void dsf_session_close(struct dsf_session *s)
     dsf_contents_fini(&s->had);
     dsf_contents_fini(&s->mine);
     free(s->why);
-    free(s->origin);
-    dsf_ckpt_fields_fini(&s->origin_of);
+    free(s->origin.path);
+    dsf_ckpt_fields_fini(&s->origin.of);
 }

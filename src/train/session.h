@@ -28,6 +28,28 @@ struct dsf_heard {
     double sent;        /* bytes of those of a step */
 };
 
+/* What model.init names: another run, or a Hugging Face folder. */
+struct dsf_origin {
+    char *path; /* the checkpoint of another run; NULL: it names none … */
+    struct dsf_ckpt_fields of; /* … and what that is of */
+    bool lost; /* it is not there any more, or another one: sizes are those that
+                  the run has kept (kept.h) */
+};
+
+/* What one of several processes has of the run that they have together. */
+struct dsf_together {
+    struct dsf_wire *wire;         /* to the others; NULL: there are none */
+    const struct dsf_hosts *hosts; /* of these; borrowed, or NULL */
+    struct dsf_graph_part part;    /* of the graph, that is this one's */
+    bool alone;     /* the graph has what this one's ranks need, and no others:
+                       that of all would be too large … */
+    uint64_t plain; /* … and the hash of the plain step that it was made of */
+    struct dsf_heard heard;
+    bool ordered;                  /* the others have been told what to open */
+    bool direct;                   /* messages go from GPU to GPU */
+    struct dsf_same_folder folder; /* until they have looked */
+};
+
 struct dsf_session {
     const struct dsf_job *job; /* its own */
     struct dsf_tokenizer *tok;
@@ -44,25 +66,12 @@ struct dsf_session {
     struct dsf_contents mine; /* what this process has of them; alone, all */
     struct dsf_contents had;  /* places only: what is kept, of a graph that has
                                  been forgotten */
-    char *origin; /* the checkpoint of another run that model.init names; NULL:
-                     it names none … */
-    struct dsf_ckpt_fields origin_of; /* … and what that is of */
-    bool lost;         /* what model.init names is not there any more: sizes
-                          are those that the run has kept (kept.h) */
+    struct dsf_origin origin;
     char *why;         /* what was chosen for sizes that are auto; or NULL */
     int64_t first;     /* number in the text of the first sequence of step 0:
                           not 0 where a run went on with another job */
     bool unprepared;   /* parameters have been written since `prepare` ran */
-    struct dsf_wire *wire; /* to the others of several processes; or NULL */
-    const struct dsf_hosts *hosts; /* of these; borrowed, or NULL */
-    struct dsf_graph_part part; /* of the graph, that is this one's */
-    bool alone;    /* of several processes' ranks, the graph has what this one's
-                      need, and no others: it would be too large … */
-    uint64_t plain; /* … and the hash of the plain step that it was made of */
-    struct dsf_heard heard;
-    bool ordered;               /* the others have been told what to open */
-    bool direct;                /* messages go from GPU to GPU */
-    struct dsf_same_folder folder; /* until they have looked */
+    struct dsf_together together;
     bool edited;       /* a program has written tensors: a step may have other
                           bytes than the same step of the run without it */
 };

@@ -88,7 +88,7 @@ static char *text_of(const struct dsf_session *s, size_t *bytes)
     char *set = dsf_xasprintf("data.tokenizer=%s", quoted);
     FILE *out = dsf_xmemstream(&text, bytes);
     struct dsf_job sized, said;
-    bool lost = s->lost && dsf_origin_say(s, &sized, NULL) == DSFLOW_OK;
+    bool lost = s->origin.lost && dsf_origin_say(s, &sized, NULL) == DSFLOW_OK;
     const struct dsf_job *job = lost ? &sized : s->job;
 
     if ((lost || dsf_job_has(job, "data", "tokenizer")) &&
@@ -111,31 +111,32 @@ static int order(const struct dsf_session *s,
                  const struct dsflow_exec_options *options,
                  struct dsflow_err *err)
 {
-    const struct dsf_processes all = dsf_session_processes(s, s->wire);
+    const struct dsf_processes all = dsf_session_processes(s, s->together.wire);
     struct order o = { .machine = s->machine,
                        .text = s->text.content,
                        .first = s->first,
                        .kind = options->kind,
-                       .direct = s->direct,
-                       .alone = s->alone,
-                       .plain = s->plain };
+                       .direct = s->together.direct,
+                       .alone = s->together.alone,
+                       .plain = s->together.plain };
     char *text = text_of(s, &o.bytes);
     int status = DSFLOW_OK;
 
     o.machine.node_of = NULL; /* is in this process */
-    if (s->direct)
+    if (s->together.direct)
         o.nccl = dsf_nccl_version(NULL);
     snprintf(o.isa, sizeof(o.isa), "%s", dsf_kernels_isa());
-    snprintf(o.marked, sizeof(o.marked), "%s", s->folder.name);
+    snprintf(o.marked, sizeof(o.marked), "%s", s->together.folder.name);
     snprintf(o.path, sizeof(o.path), "%s", s->job->path);
     for (int32_t p = 1; p < all.n && status == DSFLOW_OK; p++) {
-        o.near = ranks_near(&all, s->wire, p);
-        o.tasks = s->alone ? 0 : s->part.hashes[p];
+        o.near = ranks_near(&all, s->together.wire, p);
+        o.tasks = s->together.alone ? 0 : s->together.part.hashes[p];
         o.rank = dsf_process_first(&all, p);
         o.ranks = ranks_of(&all, p);
-        status = dsf_pass(s->wire, true, p, ORDER, &o, sizeof(o), err);
+        status = dsf_pass(s->together.wire, true, p, ORDER, &o, sizeof(o), err);
         if (status == DSFLOW_OK)
-            status = dsf_pass(s->wire, true, p, JOB, text, o.bytes, err);
+            status =
+                dsf_pass(s->together.wire, true, p, JOB, text, o.bytes, err);
     }
     free(text);
     return status;
@@ -157,30 +158,32 @@ int dsf_together_begin(struct dsf_session *s,
                        struct dsflow_exec_options *options,
                        struct dsflow_err *err)
 {
-    const struct dsf_processes all = dsf_session_processes(s, s->wire);
+    const struct dsf_processes all = dsf_session_processes(s, s->together.wire);
     int status = dsf_together_check(s->job->path, all.ranks, all.n, err);
 
     if (status < 0)
         return status;
     dsf_watch_ranks(0, dsf_process_first(&all, 1));
-    status = dsf_transport_choose(s->job, &s->machine, &all, &s->direct, err);
+    status = dsf_transport_choose(s->job, &s->machine, &all,
+                                  &s->together.direct, err);
     if (status < 0)
         return status;
-    status = dsf_session_part(s, s->wire, err);
-    if (status == DSFLOW_OK && s->alone) {
+    status = dsf_session_part(s, s->together.wire, err);
+    if (status == DSFLOW_OK && s->together.alone) {
         dsf_session_weights(s); /* by what its tasks read of others, too */
-        dsf_process_keep_own(&all, s->wire->process, &s->graph, &s->part);
+        dsf_process_keep_own(&all, s->together.wire->process, &s->graph,
+                             &s->together.part);
     }
     if (status == DSFLOW_OK)
-        status = dsf_same_folder_begin(&s->folder, s->job, err);
+        status = dsf_same_folder_begin(&s->together.folder, s->job, err);
     if (status == DSFLOW_OK)
         status = order(s, options, err);
-    s->ordered = status == DSFLOW_OK;
+    s->together.ordered = status == DSFLOW_OK;
     options->workers =
         workers_of(s->job, s->machine.node_cores, ranks_of(&all, 0),
-                   ranks_near(&all, s->wire, 0));
-    options->wire = s->wire;
-    options->part = &s->part;
+                   ranks_near(&all, s->together.wire, 0));
+    options->wire = s->together.wire;
+    options->part = &s->together.part;
     return status;
 }
 
@@ -188,7 +191,7 @@ int dsf_together_begin(struct dsf_session *s,
 static void take_weights(struct dsf_session *s, int32_t p,
                          const struct dsf_rank_weight *v)
 {
-    const struct dsf_processes all = dsf_session_processes(s, s->wire);
+    const struct dsf_processes all = dsf_session_processes(s, s->together.wire);
     const int32_t first = dsf_process_first(&all, p);
 
     for (int32_t r = first; r < dsf_process_first(&all, p + 1); r++)
@@ -199,10 +202,11 @@ static void take_weights(struct dsf_session *s, int32_t p,
 static int hear_weights(struct dsf_session *s, int32_t p,
                         struct dsflow_err *err)
 {
-    const struct dsf_processes all = dsf_session_processes(s, s->wire);
+    const struct dsf_processes all = dsf_session_processes(s, s->together.wire);
     const size_t n = (size_t)ranks_of(&all, p);
     struct dsf_rank_weight *v = dsf_xcalloc(n, sizeof(*v));
-    int status = dsf_pass(s->wire, false, p, WEIGHTS, v, n * sizeof(*v), err);
+    int status =
+        dsf_pass(s->together.wire, false, p, WEIGHTS, v, n * sizeof(*v), err);
 
     if (status == DSFLOW_OK)
         take_weights(s, p, v);
@@ -212,7 +216,7 @@ static int hear_weights(struct dsf_session *s, int32_t p,
 
 static int hear(struct dsf_session *s, int32_t p, struct dsflow_err *err)
 {
-    int status = s->alone ? dsf_heard_take(s, p, err) : DSFLOW_OK;
+    int status = s->together.alone ? dsf_heard_take(s, p, err) : DSFLOW_OK;
 
     return status == DSFLOW_OK ? hear_weights(s, p, err) : status;
 }
@@ -224,8 +228,8 @@ static void weigh_own(struct dsf_session *s)
     struct dsf_weights own;
 
     dsf_session_weights(s);
-    dsf_fit_weigh(s->plan, s->part.graph, NULL, &own);
-    take_weights(s, s->wire->process, own.ranks);
+    dsf_fit_weigh(s->plan, s->together.part.graph, NULL, &own);
+    take_weights(s, s->together.wire->process, own.ranks);
     dsf_weights_fini(&own);
 }
 
@@ -234,9 +238,9 @@ int dsf_together_opened(struct dsf_session *s, struct dsflow_err *err)
     int status = DSFLOW_OK;
 
     weigh_own(s);
-    for (int32_t p = 1; p < s->wire->nprocesses; p++) {
+    for (int32_t p = 1; p < s->together.wire->nprocesses; p++) {
         struct opened o;
-        int one = dsf_pass(s->wire, false, p, OPENED, &o, sizeof(o),
+        int one = dsf_pass(s->together.wire, false, p, OPENED, &o, sizeof(o),
                            status == DSFLOW_OK ? err : NULL);
 
         if (one == DSFLOW_OK && o.status < 0)
@@ -247,16 +251,17 @@ int dsf_together_opened(struct dsf_session *s, struct dsflow_err *err)
             one = hear(s, p, status == DSFLOW_OK ? err : NULL);
         status = status == DSFLOW_OK ? one : status;
     }
-    dsf_same_folder_end(&s->folder);
-    if (status == DSFLOW_OK && s->alone)
+    dsf_same_folder_end(&s->together.folder);
+    if (status == DSFLOW_OK && s->together.alone)
         status = dsf_heard_check(s, err);
-    return status == DSFLOW_OK && s->direct ? dsf_spread_join(s->exec, err)
-                                            : status;
+    return status == DSFLOW_OK && s->together.direct
+               ? dsf_spread_join(s->exec, err)
+               : status;
 }
 
 void dsf_together_tell(const struct dsf_session *s, int64_t nvalidation)
 {
-    if (s->wire != NULL && s->exec != NULL)
+    if (s->together.wire != NULL && s->exec != NULL)
         dsf_spread_tell(s->exec, (int64_t[]){ s->first, nvalidation });
 }
 
@@ -264,8 +269,8 @@ void dsf_together_end(struct dsf_session *s, struct dsf_wire *wire)
 {
     struct order none = { .bytes = 0 };
 
-    dsf_same_folder_end(&s->folder);
-    for (int32_t p = 1; p < wire->nprocesses && !s->ordered; p++)
+    dsf_same_folder_end(&s->together.folder);
+    for (int32_t p = 1; p < wire->nprocesses && !s->together.ordered; p++)
         dsf_pass(wire, true, p, ORDER, &none, sizeof(none), NULL);
 }
 
@@ -328,7 +333,7 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
     status = dsf_session_parse_written(&x->s, text, o->path, err);
     x->s.machine = o->machine;
     x->s.first = o->first;
-    x->s.direct = o->direct;
+    x->s.together.direct = o->direct;
     if (status == DSFLOW_OK)
         status = check_nccl(o, err);
     if (status == DSFLOW_OK)
@@ -339,8 +344,8 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
     if (status == DSFLOW_OK)
         status = dsf_session_part(&x->s, x->wire, err);
     if (status == DSFLOW_OK &&
-        (o->alone ? x->s.plain != o->plain
-                  : x->s.part.hashes[x->wire->process] != o->tasks))
+        (o->alone ? x->s.together.plain != o->plain
+                  : x->s.together.part.hashes[x->wire->process] != o->tasks))
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "its plan is another than that of process 0: "
                              "expected the same dsflow and plug-ins");
@@ -405,7 +410,7 @@ static int say_weights(struct served *x, const struct order *o,
     struct dsf_weights own;
     int status;
 
-    dsf_fit_weigh(x->s.plan, x->s.part.graph, NULL, &own);
+    dsf_fit_weigh(x->s.plan, x->s.together.part.graph, NULL, &own);
     status = dsf_pass(x->wire, true, 0, WEIGHTS, &own.ranks[o->rank],
                       (size_t)o->ranks * sizeof(*own.ranks), err);
     dsf_weights_fini(&own);
@@ -433,7 +438,8 @@ static int serve(struct served *x, const struct order *o,
     }
     /* Also where it has no executor: the first one closes its own. */
     if (status == DSFLOW_OK)
-        status = dsf_spread_serve(x->s.exec, &x->s.part, x->wire, &served, err);
+        status = dsf_spread_serve(x->s.exec, &x->s.together.part, x->wire,
+                                  &served, err);
     dsf_session_close(&x->s);
     dsf_feed_fini(&x->feed);
     free(text);

@@ -32,7 +32,7 @@ static double sent_by(const struct dsf_run *r)
     const struct dsf_processes *all = &r->meter.processes;
     uint32_t first,
         n = dsflow_graph_program_tasks(r->s.graph, DSFLOW_STEP, &first);
-    double bytes = r->s.heard.sent;
+    double bytes = r->s.together.heard.sent;
 
     for (uint32_t i = first; i < first + n; i++) {
         const struct dsflow_task_spec *t =
@@ -65,7 +65,8 @@ static void add_seconds(const struct dsf_run *r, struct dsf_used *used)
     }
     if (r->sent > 0) {
         /* Of all processes, or of this one. */
-        used->sent = r->sent / n / (r->s.alone ? 1 : r->meter.processes.n);
+        used->sent =
+            r->sent / n / (r->s.together.alone ? 1 : r->meter.processes.n);
         used->sent_hidden = r->sent_hidden / r->sent;
         used->sent_bytes = sent_by(r) - r->unsent / n;
     }

@@ -101,7 +101,7 @@ static bool warn_of_other(const struct dsf_session *s)
     struct dsflow_err err;
     bool other;
 
-    if (s->lost || strcmp(init, named) == 0 || !has_own(s->job) ||
+    if (s->origin.lost || strcmp(init, named) == 0 || !has_own(s->job) ||
         dsf_tokenizer_open(init, &own, &err) < 0)
         return false;
     other = !dsf_tokenizer_same(own, s->tok);
@@ -183,9 +183,9 @@ static bool is_in(const struct dsf_session *s, const char *folder)
 char *dsf_vocabulary_source(const struct dsf_session *s)
 {
     const char *init = s->job->model.init;
-    char *folder = s->lost ? dsf_kept_tokenizer(s)
-                   : s->origin != NULL
-                       ? dsf_xasprintf("%s/../../tokenizer", s->origin)
+    char *folder = s->origin.lost ? dsf_kept_tokenizer(s)
+                   : s->origin.path != NULL
+                       ? dsf_xasprintf("%s/../../tokenizer", s->origin.path)
                        : dsf_xstrdup(init);
 
     if (folder != NULL && strcmp(init, "random") != 0 && is_in(s, folder))
@@ -198,7 +198,7 @@ void dsf_vocabulary_say(const struct dsf_session *s)
 {
     const struct dsf_job *job = s->job;
 
-    if (strcmp(job->model.init, "random") == 0 || s->lost ||
+    if (strcmp(job->model.init, "random") == 0 || s->origin.lost ||
         dsf_job_has(job, "data", "tokenizer"))
         return;
     dsf_info("the tokenizer is %s, %d tokens: model.init %s, and "

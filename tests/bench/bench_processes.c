@@ -67,7 +67,7 @@ static void build(const char *job, const struct dsf_machine_model *m,
 
     must(dsf_session_model(&s, job, NULL, 0, &err), &err);
     dsf_machine_of_model(m, &s.machine);
-    s.wire = &wire;
+    s.together.wire = &wire;
     must(dsf_session_plan_alone(&s, &wire, &err), &err);
     must(dsf_session_part(&s, &wire, &err), &err);
     if (process > 0)
@@ -80,8 +80,9 @@ static void build(const char *job, const struct dsf_machine_model *m,
         must(dsf_heard_check(&s, &err), &err);
     getrusage(RUSAGE_SELF, &usage);
     printf("process %3d: %u tasks, %u data, %.2f s, %.0f MiB\n", (int)process,
-           dsflow_graph_ntasks(s.part.graph), dsflow_graph_ndata(s.part.graph),
-           dsf_now() - began, (double)usage.ru_maxrss / 1024);
+           dsflow_graph_ntasks(s.together.part.graph),
+           dsflow_graph_ndata(s.together.part.graph), dsf_now() - began,
+           (double)usage.ru_maxrss / 1024);
     if (process == 0 && all)
         printf("all: %u tasks, %u data\n", dsf_session_weights(&s)->ntasks,
                dsf_session_weights(&s)->ndata);

@@ -29,10 +29,10 @@ static void plan_all(int32_t nprocesses, const char *keys)
 
         must(open_job(s, TO_MODEL, "job.toml", with, &err), &err);
         must(dsf_machine_probe(&s->machine, &err), &err);
-        s->wire = wire;
+        s->together.wire = wire;
         assert_true(dsf_session_is_large(s));
         must(dsf_session_plan_alone(s, wire, &err), &err);
-        assert_true(s->alone);
+        assert_true(s->together.alone);
         must(dsf_session_part(s, wire, &err), &err);
         if (p > 0)
             must(dsf_heard_say(s, wire, &err), &err);
@@ -104,7 +104,8 @@ static void check_weights(const struct dsf_weights *w,
 static void check_kept(const struct dsf_session *s,
                        const struct dsflow_graph *whole)
 {
-    const struct dsf_processes processes = dsf_session_processes(s, s->wire);
+    const struct dsf_processes processes =
+        dsf_session_processes(s, s->together.wire);
     uint32_t kept = 0, persistent = 0;
 
     for (uint32_t i = 0; i < dsflow_graph_ndata(whole); i++) {
@@ -125,7 +126,7 @@ static void check_kept(const struct dsf_session *s,
         assert_int_equal(own->at, d->at);
         assert_int_equal(own->kept, d->kept);
         assert_int_equal(own->home, d->home);
-        assert_int_equal(s->part.process[id.i],
+        assert_int_equal(s->together.part.process[id.i],
                          dsf_process_of(&processes, d->home));
     }
     for (uint32_t i = 0; i < dsflow_graph_ndata(s->graph); i++)
@@ -167,7 +168,7 @@ static uint32_t most_kept(int32_t processes, const char *keys, uint32_t *tasks)
     plan_all(processes, keys);
     *tasks = dsf_session_weights(&all[0])->ntasks;
     for (int32_t p = 0; p < n; p++) {
-        const uint32_t own = dsflow_graph_ntasks(all[p].part.graph) +
+        const uint32_t own = dsflow_graph_ntasks(all[p].together.part.graph) +
                              dsflow_graph_ntasks(all[p].graph);
 
         most = own > most ? own : most;
@@ -194,13 +195,14 @@ static void other_messages_than_are_expected_are_an_error(void **state)
 
     plan_all(4, "");
     must(dsf_heard_check(&all[0], &err), &err);
-    all[0].heard.out[2 * 4 + 1] ^= 1;
+    all[0].together.heard.out[2 * 4 + 1] ^= 1;
     assert_int_equal(dsf_heard_check(&all[0], &err), DSFLOW_EINVAL);
     if (strstr(err.msg, "process 2") == NULL ||
         strstr(err.msg, "sends other messages than process 1 expects") == NULL)
         fail_msg("%s", err.msg);
     /* Another plan is another plain step. */
-    assert_true(all[1].plain == all[0].plain && all[0].plain != 0);
+    assert_true(all[1].together.plain == all[0].together.plain &&
+                all[0].together.plain != 0);
     close_all();
 }
 
@@ -212,7 +214,7 @@ static void a_small_graph_is_had_whole(void **state)
     open_small(&s, TO_MODEL, "mesh.data=2 batch.sequences=8 batch.micro=1");
     assert_int_equal(dsf_machine_probe(&s.machine, NULL), 0);
     assert_false(dsf_session_is_large(&s)); /* alone it is */
-    s.wire = &wire;
+    s.together.wire = &wire;
     assert_false(dsf_session_is_large(&s));
     dsf_session_close(&s);
 }

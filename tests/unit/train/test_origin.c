@@ -59,7 +59,7 @@ static void its_sizes_are_those_of_the_run(void **state)
         assert_int_equal(s.model.dims.width, 16);
         assert_int_equal(s.model.dims.kv_heads, 1);
         assert_int_equal(s.model.family, DSF_LLAMA);
-        assert_non_null(strstr(s.origin, "step-4"));
+        assert_non_null(strstr(s.origin.path, "step-4"));
         assert_true(s.job->model.from_run);
         assert_false(dsf_job_has(s.job, "model", "width"));
         dsf_session_close(&s);
