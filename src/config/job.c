@@ -165,40 +165,13 @@ static int set_key(struct dsf_job *job, const char *place, enum dsf_said said,
     return status;
 }
 
-/* Is the key of the table `table` a string, one of these or any? */
-static bool takes_string(const char *table, const char *key)
+/* The option of table.key; NULL: there is none. */
+static const struct dsflow_option *find_option(const char *table,
+                                               const char *key)
 {
     const struct dsf_table *t = dsf_job_find_table(table);
-    const struct dsflow_option *o =
-        t != NULL ? dsf_option_find(t->options, key) : NULL;
 
-    return o != NULL && (o->type == DSFLOW_STRING || o->type == DSFLOW_CHOICE);
-}
-
-/* Parse "name = value", with a bare word taken as a string, and with anything
- * without quotes, as 3 or true, where the key is a string. */
-static int parse_value(const char *value, bool string, struct dsf_toml *toml)
-{
-    char *text = dsf_xasprintf("x = %s", value);
-    int status = strchr(value, '\n') != NULL
-                     ? DSFLOW_EINVAL
-                     : dsf_toml_parse(text, strlen(text), "", toml, NULL);
-
-    free(text);
-    if (status == DSFLOW_OK && toml->n == 1 &&
-        (!string || toml->v[0].value.type == DSF_TOML_STRING))
-        return DSFLOW_OK;
-    dsf_toml_fini(toml);
-    dsf_grow(&toml->v, &toml->cap, 1, sizeof(*toml->v));
-    toml->n = 1;
-    toml->v[0].table = dsf_xstrdup("");
-    toml->v[0].key = dsf_xstrdup("x");
-    toml->v[0].value = (struct dsf_toml_value){
-        .type = DSF_TOML_STRING,
-        .string = dsf_xstrdup(value),
-        .text = dsf_toml_quote(value),
-    };
-    return DSFLOW_OK;
+    return t != NULL ? dsf_option_find(t->options, key) : NULL;
 }
 
 /* "table.key=value", where the table may be one in another, or "name[0]". */
@@ -226,7 +199,7 @@ int dsf_job_set(struct dsf_job *job, const char *set, enum dsf_said said,
     }
     table = dsf_xstrndup(set, (size_t)(dot - set));
     key = dsf_xstrndup(dot + 1, (size_t)(equals - dot - 1));
-    parse_value(equals + 1, takes_string(table, key), &toml);
+    dsf_option_read(find_option(table, key), equals + 1, &toml);
     e = &toml.v[0];
     free(e->table);
     free(e->key);

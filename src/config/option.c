@@ -442,6 +442,42 @@ bool dsf_option_same(const struct dsflow_option *o, const void *base_a,
     }
 }
 
+/* Is what TOML reads one value, and a string where the key is of strings? */
+static bool is_one_value(const struct dsflow_option *o,
+                         const struct dsf_toml *toml)
+{
+    bool one = toml->n == 1 && toml->v[0].table[0] == '\0';
+
+    if (!one || o == NULL || toml->v[0].value.type == DSF_TOML_STRING)
+        return one;
+    if (o->type == DSFLOW_STRINGS)
+        return toml->v[0].value.type == DSF_TOML_ARRAY;
+    return o->type != DSFLOW_STRING && o->type != DSFLOW_CHOICE;
+}
+
+void dsf_option_read(const struct dsflow_option *o, const char *value,
+                     struct dsf_toml *toml)
+{
+    char *text = dsf_xasprintf("x = %s", value);
+    int status = strchr(value, '\n') != NULL
+                     ? DSFLOW_EINVAL
+                     : dsf_toml_parse(text, strlen(text), "", toml, NULL);
+
+    free(text);
+    if (status == DSFLOW_OK && is_one_value(o, toml))
+        return;
+    dsf_toml_fini(toml);
+    dsf_grow(&toml->v, &toml->cap, 1, sizeof(*toml->v));
+    toml->n = 1;
+    toml->v[0].table = dsf_xstrdup("");
+    toml->v[0].key = dsf_xstrdup("x");
+    toml->v[0].value = (struct dsf_toml_value){
+        .type = DSF_TOML_STRING,
+        .string = dsf_xstrdup(value),
+        .text = dsf_toml_quote(value),
+    };
+}
+
 static int set_text(const struct dsflow_option *o, void *base,
                     const char *value, struct dsflow_err *err)
 {

@@ -27,6 +27,12 @@ const struct dsflow_option *dsf_option_find(const struct dsflow_option *options,
 int dsf_option_set(const struct dsflow_option *option, void *base,
                    const struct dsf_toml_value *value, struct dsflow_err *err);
 
+/* What people write without a file: TOML's "x = value", one entry. A bare word
+ * is a string, and so is anything without quotes, as 3 or true, where the
+ * option (NULL: any) is of strings. */
+void dsf_option_read(const struct dsflow_option *option, const char *value,
+                     struct dsf_toml *toml);
+
 /* Does the option accept this value, as TOML has it? Errors as above. */
 int dsf_option_check(const struct dsflow_option *option, const char *value,
                      struct dsflow_err *err);

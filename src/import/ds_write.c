@@ -93,17 +93,18 @@ void dsf_ds_take_number(struct dsf_ds *x, const char *table, const char *key,
     dsf_ds_leave(x, table, key, why);
 }
 
-/* A value as --set takes it: a bare word is a string. */
-static char *toml_of(const char *value)
+/* A value as --set takes it. */
+static char *toml_of(const struct dsflow_option *o, const char *value)
 {
-    char *line = dsf_xasprintf("x = %s", value);
     struct dsf_toml toml = { .v = NULL };
-    bool is_toml =
-        dsf_toml_parse(line, strlen(line), "--set", &toml, NULL) == DSFLOW_OK;
+    const struct dsf_toml_value *v;
+    char *text;
 
+    dsf_option_read(o, value, &toml);
+    v = &toml.v[0].value;
+    text = dsf_xstrdup(v->type == DSF_TOML_STRING ? v->text : value);
     dsf_toml_fini(&toml);
-    free(line);
-    return is_toml ? dsf_xstrdup(value) : dsf_toml_quote(value);
+    return text;
 }
 
 /* What is wrong with it the job says, which is read with it. */
@@ -121,7 +122,7 @@ void dsf_ds_set_wish(struct dsf_ds *x, const char *text)
         o = t != NULL ? dsf_option_find(t->options, dot + 1) : NULL;
     }
     if (o != NULL)
-        set(x, t->name, o->key, "--set", toml_of(value + 1));
+        set(x, t->name, o->key, "--set", toml_of(o, value + 1));
     free(name);
 }
 

@@ -23,7 +23,7 @@ cat > ds_config.json <<'EOF'
   },
 }
 EOF
-model="--set model.layers=2 --set model.heads=2 --set model.width=32 --set model.context=48"
+model="--set model.layers=2 --set model.heads=2 --set model.width=32 --set model.context=48 --set job.name=7"
 
 # It is planned and trained as it is.
 # shellcheck disable=SC2086
@@ -34,7 +34,7 @@ for line in 'lr = 0.003  *# scheduler.params.warmup_max_lr, line 12' 'steps = 6 
     'kind = "adamw"  *# optimizer.type, line 7' 'clip = 1.0  *# gradient_clipping: DeepSpeed.s default' \
     'warmup_shape = "log"  *# .*: DeepSpeed.s default' 'micro = 2  *# train_batch_size, line 3' \
     'data = 2  *# -n over' 'optimizer = "cpu"  *# .*device, line 19' '#compute = .* # .*auto' \
-    'width = 32  *# --set' 'train = \["text.txt"\]  *# --data'; do
+    'width = 32  *# --set' 'name = "7"  *# --set' 'train = \["text.txt"\]  *# --data'; do
     grep -q "^$line" ds.toml || fault "no line $line: $(cat ds.toml)"
 done
 "$dsflow" plan ds.toml > log 2>&1 || fault "plan: $(cat log)"

@@ -54,10 +54,11 @@ static void an_override_comes_last_and_a_bare_word_is_a_string(void **state)
                                         "job.name=7",
                                         "sparse_attention.layers=03",
                                         "data.tokenizer=\"true\"",
-                                        "sample.prompt=true" };
+                                        "sample.prompt=true",
+                                        "memory.nvme.path=2026-01-01" };
     struct dsf_job job;
 
-    read_it(&job, text, sets, 9);
+    read_it(&job, text, sets, 10);
     assert_string_equal(job.optimizer.kind, "lion");
     assert_int_equal(job.main.steps, 9);
     assert_int_equal(job.data.train.n, 1);
@@ -66,7 +67,24 @@ static void an_override_comes_last_and_a_bare_word_is_a_string(void **state)
     assert_string_equal(job.data.tokenizer, "true");
     assert_string_equal(job.sparse.layers, "03");
     assert_string_equal(job.sample.prompt, "true");
+    assert_int_equal(job.nvme.path.n, 1);
+    assert_string_equal(job.nvme.path.v[0], "2026-01-01");
     dsf_job_fini(&job);
+}
+
+static void an_override_is_no_table(void **state)
+{
+    static const char *const sets[] = { "job.steps={x=1}", "job.steps={}",
+                                        "job.steps=[{}]" };
+    struct dsf_job job;
+    struct dsflow_err err;
+
+    for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++) {
+        assert_int_equal(dsf_job_parse(text, sizeof(text) - 1, "job.toml",
+                                       &sets[i], 1, NULL, &job, &err),
+                         DSFLOW_EINVAL);
+        assert_non_null(strstr(err.msg, ": expected a whole number, 1 to"));
+    }
 }
 
 static char *written(const struct dsf_job *job)
@@ -299,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_have_their_values_and_others_their_defaults),
         cmocka_unit_test(an_override_comes_last_and_a_bare_word_is_a_string),
+        cmocka_unit_test(an_override_is_no_table),
         cmocka_unit_test(a_written_job_reads_back),
         cmocka_unit_test(a_later_complaint_names_the_line),
         cmocka_unit_test(every_key_has_a_help_and_a_default_that_it_accepts),
