@@ -226,11 +226,15 @@ unsigned line_of_assertion(std::string_view text)
 /* What toml++ says, and what it means where that is not clear. */
 std::string explained(std::string_view what)
 {
+    static const char *const of_words[] = { "could not determine value type",
+                                            "parsing boolean",
+                                            "integer: expected digit",
+                                            "floating-point: expected" };
     std::string text(what);
 
-    if (what.find("could not determine value type") != what.npos ||
-        what.find("parsing boolean") != what.npos)
-        text += " (a string stands in quotes)";
+    for (const char *begin : of_words)
+        if (what.find(begin) != what.npos)
+            return text + " (a string stands in quotes)";
     return text;
 }
 

@@ -375,14 +375,28 @@ int dsf_unknown_table(const char *place, const char *name,
     return status;
 }
 
+/* A table that is written as if it were a key. */
+static int expects_table(const char *place, const struct dsf_table *t,
+                         struct dsflow_err *err)
+{
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: %s: expected a table, which begins with [%s]",
+                       place, t->name, t->name);
+}
+
 int dsf_unknown_key(const char *place, const struct dsf_table *table,
                     const char *key, struct dsflow_err *err)
 {
     enum { MOST = 64 };
     struct dsf_meant m = dsf_meant(key);
+    char *inner = dsf_xasprintf("%s.%s", table->name, key);
+    const struct dsf_table *t = dsf_job_find_table(inner);
     const char *known[MOST];
     unsigned n = 0;
 
+    free(inner);
+    if (t != NULL && t->rows == NULL)
+        return expects_table(place, t, err);
     for (const struct dsflow_option *o = table->options;
          o->key != NULL && n < MOST; o++)
         known[n++] = o->key;
@@ -399,11 +413,9 @@ int dsf_key_alone(const char *place, const char *key, struct dsflow_err *err)
     struct dsf_meant m = { "" };
 
     if (t != NULL)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: %s: expected a table, which begins with [%s]",
-                           place, t->name, t->name);
+        return expects_table(place, t, err);
     m = dsf_meant(key);
-    return dsflow_fail(err, DSFLOW_EINVAL,
-                       "%s: %.60s: expected in a table such as [job]%s%s",
-                       place, key, m.s[0] != '\0' ? "; " : "", m.s);
+    return dsflow_fail(
+        err, DSFLOW_EINVAL, "%s: %.60s: expected in a table such as [job]%s%s",
+        place, key[0] != '\0' ? key : "\"\"", m.s[0] != '\0' ? "; " : "", m.s);
 }

@@ -121,6 +121,8 @@ wrong_text 'steps = 5\n' "1: steps: expected in a table such as [job]; it is job
 wrong_text '[[job]]\nsteps = 5\n' "1: job[0]: expected [job], which does not repeat"
 wrong_text '[job]\nsteps = 5\n[schedule.warmup_ratio]\n' "3: schedule: warmup_ratio: a table: expected a number, 0 to 1"
 wrong_text '[job]\nsteps = 5\n[precision]\ntf32 = {}\n' "4: precision: tf32: a table: expected true or false"
+wrong_text '[job]\nsteps = 5\n[memory]\nnvme = 3\n' "4: memory.nvme: expected a table, which begins with [memory.nvme]"
+wrong_text '"" = 5\n' '1: "": expected in a table such as [job]'
 set_wrong job.steps.x 1 "job: steps: a table: expected a whole number, 1 to 1000000000"
 wrong_text '[job]\nsteps = 5\n[[nothing]]\n' "3: [nothing]: unknown table"
 wrong_text '[job]\nsteps = 5\nx = [1, {}]\n' "3: job: x: unknown key"

@@ -65,6 +65,12 @@ static void what_is_not_toml_has_a_line_and_a_reason(void **state)
         CASE("[a]\nx = gpt2\n",
              "t:2: Error while parsing value: could not determine value type "
              "(a string stands in quotes)"),
+        CASE("[a]\nx = 1GiB\n",
+             "t:2: Error while parsing decimal integer: expected digit, saw "
+             "'G' (a string stands in quotes)"),
+        CASE("[a]\nx = 1.5h\n",
+             "t:2: Error while parsing floating-point: expected decimal digit, "
+             "saw 'h' (a string stands in quotes)"),
         CASE("\"\" = 1\n[a]\n\"\" = 1", ""),
     };
 
