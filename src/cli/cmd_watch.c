@@ -13,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOKS = 4 /* a second */, MOST_ROWS = 64, LABEL = 12 };
+enum { LOOKS = 4 /* a second */, MOST_ROWS = 64, LABEL = 12, GAP = 2 };
+enum { BAR_LEAST = 8 };
 
 struct watch {
     struct dsf_follow follow;
@@ -139,58 +140,71 @@ static void picture_steps(struct watch *w)
     const struct dsf_follow *f = &w->follow;
     struct dsf_row *row = next_row(w);
     double part = f->steps > 0 ? (double)f->last.step / (double)f->steps : 0;
-    char tail[64];
+    struct dsf_text percent = dsf_percent_text(part), left = { "" };
     unsigned size;
 
     dsf_row_add(row, NULL, "step %lld", (long long)f->last.step);
     if (f->steps == 0)
         return;
-    dsf_row_add(row, NULL, "/%lld  ", (long long)f->steps);
-    size = (unsigned)snprintf(
-        tail, sizeof(tail), "  %s  %s", dsf_percent_text(part).s,
-        f->state == DSF_RUN_GOING
-            ? dsf_left_text(&f->pace, f->last.step, f->steps).s
-            : "");
-    if (row->columns + 10 + size < row->most)
+    add_whole(row, "/%lld", (long long)f->steps);
+    if (f->state == DSF_RUN_GOING)
+        left = dsf_left_text(&f->pace, f->last.step, f->steps);
+    size = (unsigned)strlen(percent.s) + GAP;
+    if (left.s[0] != '\0')
+        size += (unsigned)strlen(left.s) + GAP;
+    if (row->columns + GAP + BAR_LEAST + size <= row->most) {
+        dsf_row_to(row, row->columns + GAP);
         dsf_row_add_bar(row, part, row->most - row->columns - size);
-    dsf_row_add(row, NULL, "%s", tail);
+    }
+    add_whole(row, "%*s%s", GAP, "", percent.s);
+    if (left.s[0] != '\0')
+        add_whole(row, "%*s%s", GAP, "", left.s);
 }
 
 /* Newest first, as many as there is room for. */
 static void picture_validations(struct watch *w)
 {
     const struct dsf_follow *f = &w->follow;
+    const struct dsf_point *v;
     struct dsf_row *row;
 
     if (f->nvalidations == 0)
         return;
     row = labelled_row(w, "validation");
-    for (size_t i = f->nvalidations; i-- > 0;) {
+    v = &f->validations[f->nvalidations - 1];
+    dsf_row_add(row, NULL, "%.4f", v->loss);
+    add_whole(row, " at step %lld", (long long)v->step);
+    for (size_t i = f->nvalidations - 1; i-- > 0;) {
         char text[80];
-        int n =
-            snprintf(text, sizeof(text), "%.4f at step %lld",
-                     f->validations[i].loss, (long long)f->validations[i].step);
-        bool newest = i + 1 == f->nvalidations;
+        int n;
 
-        if (!newest && row->columns + 2 + (unsigned)n > row->most)
+        v = &f->validations[i];
+        n = snprintf(text, sizeof(text), "  %.4f at step %lld", v->loss,
+                     (long long)v->step);
+        if (row->columns + (unsigned)n > row->most)
             break;
-        dsf_row_add(row, newest ? NULL : DSF_DIM, "%s%s", newest ? "" : "  ",
-                    text);
+        dsf_row_add(row, DSF_DIM, "%s", text);
     }
 }
 
 static void picture_skipped(struct watch *w)
 {
     const struct dsf_follow *f = &w->follow;
+    struct dsf_row *row;
 
-    if (f->nskipped > 0)
-        dsf_row_add(labelled_row(w, "skipped"), NULL,
-                    "%lld steps, step %lld the last", (long long)f->nskipped,
-                    (long long)f->skipped);
-    if (f->last.overflows >= 0)
-        dsf_row_add(labelled_row(w, "loss scale"), NULL,
-                    "%.10g, too large in %lld steps", f->last.loss_scale,
-                    (long long)f->last.overflows);
+    if (f->nskipped > 0) {
+        row = labelled_row(w, "skipped");
+        dsf_row_add(row, NULL, "%lld step%s", (long long)f->nskipped,
+                    f->nskipped == 1 ? "" : "s");
+        add_whole(row, ", step %lld the last", (long long)f->skipped);
+    }
+    if (f->last.overflows >= 0) {
+        row = labelled_row(w, "loss scale");
+        dsf_row_add(row, NULL, "%.10g", f->last.loss_scale);
+        add_whole(row, ", too large in %lld step%s",
+                  (long long)f->last.overflows,
+                  f->last.overflows == 1 ? "" : "s");
+    }
 }
 
 static void picture_figures(struct watch *w)
@@ -212,8 +226,9 @@ static void picture_figures(struct watch *w)
     }
     if (f->last.peak_bytes > 0) {
         row = labelled_row(w, "memory");
-        dsf_row_add(row, NULL, "%s at most",
+        dsf_row_add(row, NULL, "%s",
                     dsf_size_text((double)f->last.peak_bytes).s);
+        add_whole(row, " at most");
         if (f->last.nvme_bytes > 0)
             add_whole(row, ", %s on nvme",
                       dsf_size_text((double)f->last.nvme_bytes).s);

@@ -54,13 +54,15 @@ for text in "step 10/10" "validation" "tokens/s" "memory" "┤" "└"; do
     grep -qF "$text" out || { fault "--once without '$text'"; cat out; }
 done
 # A figure is whole, with its unit, or not there.
-for columns in 30 34 36 38 40 44 48; do
+for columns in 28 30 34 36 38 40 44 48; do
     COLUMNS=$columns "$dsflow" watch run --once > out
-    grep -E '^(loss|speed|efficiency|memory) ' out |
+    grep -E '^(step|loss|validation|speed|efficiency|memory) ' out |
+        grep -Ev '^step 10/10(  [^ ]+)?  100 %$' |
         grep -Ev '^loss +[0-9.]+(  lr [0-9.e-]+(  gradient norm [0-9.e+-]+)?)?(  ◆ validation)?$' |
+        grep -Ev '^validation +[0-9.]+( at step 10(  [0-9.]+ at step 5)?)?$' |
         grep -Ev '^speed +[0-9.]+[kM]? tokens/s(, [0-9.]+ [mu]?s a step)?$' |
         grep -Ev '^efficiency +[0-9]+ %( of what is possible)?$' |
-        grep -Ev '^memory +[0-9.]+ [KMG]iB at most$' &&
+        grep -Ev '^memory +[0-9.]+ [KMG]iB( at most)?$' &&
         fault "--once at $columns columns cuts a figure"
 done
 mkdir empty
