@@ -1,7 +1,7 @@
 /* bench_gpu.c - what the GPUs of this machine do, for dsflow plan and run. */
-#include "base/alloc.h"
 #include "base/units.h"
 #include "cli/cmd.h"
+#include "exec/cuda_module.h"
 #include "measure/gpu_present.h"
 #include "measure/limits.h"
 #include "measure/machine_cache.h"
@@ -75,43 +75,33 @@ static int check_args(const struct dsf_cli_args *args, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-static int save(const struct dsf_machine_model *m, const char *path,
-                struct dsflow_err *err)
-{
-    int status;
-
-    if (path == NULL)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "bench: neither HOME nor XDG_CACHE_HOME is set: "
-                           "expected --output FILE");
-    status = dsf_machine_save(m, path, err);
-    if (status == DSFLOW_OK)
-        printf("\nwritten to %s\n", path);
-    return status;
-}
-
 int dsf_bench_gpu(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     const double FULL = 60, QUICK = 2; /* seconds of each type */
     bool quick = dsf_flag_value(args, "quick") != NULL;
-    const char *output = dsf_flag_value(args, "output");
     struct dsf_gpu_found found = { 0 };
     struct dsf_machine_model m = { 0 };
     struct dsf_machine machine;
     char *path = NULL;
+    unsigned ngpus;
     int status = check_args(args, err);
 
     if (status == DSFLOW_OK)
         status = dsf_machine_probe(&machine, err);
+    if (status == DSFLOW_OK) /* the file is named after them */
+        status = dsf_cuda_count(&ngpus, err);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_bench_output(args, dsf_gpu_present_path(&machine), &path, err);
     if (status == DSFLOW_OK)
         status = dsf_gpu_present_measure(&machine, quick, quick ? QUICK : FULL,
                                          &m, &found, err);
     if (status == DSFLOW_OK) {
         print_machine(&m, &found);
-        path = output != NULL ? dsf_xstrdup(output)
-                              : dsf_gpu_present_path(&machine);
-        status = save(&m, path, err);
+        status = dsf_machine_save(&m, path, err);
     }
+    if (status == DSFLOW_OK)
+        printf("\nwritten to %s\n", path);
     free(path);
     free(found.samples.v);
     dsf_machine_model_fini(&m);

@@ -209,6 +209,8 @@ int dsf_bench_io(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = flag_size(args, "size", DSF_IO_ALIGN, INT64_C(1) << 50,
                            &b.sweep.size, err);
+    if (status == DSFLOW_OK && output != NULL)
+        status = dsf_machine_can_save(output, err);
     if (status == DSFLOW_OK)
         status = dsf_disk_sweep(&b.sweep, &b.found, err);
     clear_bar(&b);

@@ -106,21 +106,17 @@ static unsigned count_hosts(const struct dsf_wire *wire)
     return n;
 }
 
-static int save(struct dsf_machine_model *m, const char *output,
+static int save(struct dsf_machine_model *m, const struct dsf_cli_args *args,
                 const struct dsf_wire *wire, struct dsflow_err *err)
 {
-    char *path =
-        output != NULL ? dsf_xstrdup(output) : dsf_machine_cache_path();
-    int status;
+    char *path;
+    int status = dsf_bench_output(args, dsf_machine_cache_path(), &path, err);
 
     /* The file of the cache is of this host alone. */
-    if (output != NULL)
+    if (dsf_flag_value(args, "output") != NULL)
         m->main.nodes = count_hosts(wire);
-    status = path != NULL
-                 ? dsf_machine_save(m, path, err)
-                 : dsflow_fail(err, DSFLOW_EINVAL,
-                               "bench: neither HOME nor XDG_CACHE_HOME is "
-                               "set: expected --output FILE");
+    if (status == DSFLOW_OK)
+        status = dsf_machine_save(m, path, err);
     if (status == DSFLOW_OK)
         printf("\nwritten to %s\n", path);
     free(path);
@@ -128,7 +124,7 @@ static int save(struct dsf_machine_model *m, const char *output,
 }
 
 static int measure(struct measuring *x, const struct dsf_machine *machine,
-                   struct dsf_net_bench *how, const char *output,
+                   struct dsf_net_bench *how, const struct dsf_cli_args *args,
                    struct dsflow_err *err)
 {
     struct dsf_machine_model m = { 0 };
@@ -142,7 +138,7 @@ static int measure(struct measuring *x, const struct dsf_machine *machine,
     if (status == DSFLOW_OK)
         status = dsf_net_bench(how, &m, err);
     if (status == DSFLOW_OK)
-        status = save(&m, output, x->wire, err);
+        status = save(&m, args, x->wire, err);
     if (status == DSFLOW_OK)
         dsf_warn_of_scatter(&m, "the machine", "run dsflow bench again");
     dsf_machine_model_fini(&m);
@@ -162,7 +158,6 @@ static unsigned share_of(const struct dsf_wire *wire,
 
 static int measure_here(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    const char *output = dsf_flag_value(args, "output");
     bool quick = dsf_flag_value(args, "quick") != NULL;
     struct dsf_net_bench how = { .seconds = quick ? 0.06 : 0.6 };
     struct dsf_machine machine;
@@ -179,12 +174,25 @@ static int measure_here(const struct dsf_cli_args *args, struct dsflow_err *err)
     how.wire = x.wire;
     how.cores = share_of(x.wire, &machine);
     if (status == DSFLOW_OK)
-        status = x.wire->process == 0
-                     ? measure(&x, &machine, &how, output, err)
-                     : dsf_net_bench_serve(&how, err);
+        status = x.wire->process == 0 ? measure(&x, &machine, &how, args, err)
+                                      : dsf_net_bench_serve(&how, err);
     free(x.hosts);
     closed = dsf_net_close(status == DSFLOW_OK ? err : NULL);
     return status < 0 ? status : closed;
+}
+
+/* Of processes that are started here the first one writes the file. */
+static int check_output(const struct dsf_cli_args *args, struct dsflow_err *err)
+{
+    char *path;
+    int status;
+
+    if (!dsf_launch_is_asked(args) || dsf_flag_value(args, "hosts") != NULL ||
+        dsf_flag_value(args, "hostfile") != NULL)
+        return DSFLOW_OK;
+    status = dsf_bench_output(args, dsf_machine_cache_path(), &path, err);
+    free(path);
+    return status;
 }
 
 int dsf_bench_link(const struct dsf_cli_args *args, struct dsflow_err *err)
@@ -194,6 +202,8 @@ int dsf_bench_link(const struct dsf_cli_args *args, struct dsflow_err *err)
 
     if (status == DSFLOW_OK)
         status = dsf_flag_whole(args, "processes", 2, 65536, &n, err);
+    if (status == DSFLOW_OK)
+        status = check_output(args, err);
     if (status < 0)
         return status;
     if (dsf_launch_is_asked(args))

@@ -69,6 +69,11 @@ extern const struct dsf_cmd dsf_cmd_init, dsf_cmd_run, dsf_cmd_plan,
 extern const struct dsf_cmd *const dsf_cmds[]; /* ends with NULL */
 extern const struct dsf_cmd dsf_program;       /* dsflow itself */
 
+/* Where the machine file of dsflow bench goes, known before anything is
+ * measured: --output, or `cached` (NULL: nowhere), which this takes. Freed by
+ * the caller, also on an error. */
+int dsf_bench_output(const struct dsf_cli_args *args, char *cached, char **path,
+                     struct dsflow_err *err);
 /* `dsflow bench gpu`: bench_gpu.c. */
 int dsf_bench_gpu(const struct dsf_cli_args *args, struct dsflow_err *err);
 /* `dsflow bench link -n N`, or what mpirun started of it: bench_link.c. */

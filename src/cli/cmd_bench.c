@@ -151,29 +151,46 @@ static int check_flags(const struct dsf_cli_args *args, struct dsflow_err *err)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "bench: -n, --hosts, --hostfile: expected with link "
                            "alone");
-    for (unsigned i = 0; i < args->nopts; i++)
-        if (strcmp(args->opts[i].flag->name, "output") != 0)
-            return dsflow_fail(err, DSFLOW_EINVAL,
-                               "bench: --%s: expected with io and folders only",
-                               args->opts[i].flag->name);
+    for (unsigned i = 0; i < args->nopts; i++) {
+        const char *name = args->opts[i].flag->name;
+        bool quick = strcmp(name, "quick") == 0;
+
+        if (strcmp(name, "output") != 0)
+            return dsflow_fail(
+                err, DSFLOW_EINVAL, "bench: --%s: expected with %s only", name,
+                quick ? "gpu, link -n, or io and folders" : "io and folders");
+    }
     return DSFLOW_OK;
+}
+
+int dsf_bench_output(const struct dsf_cli_args *args, char *cached, char **path,
+                     struct dsflow_err *err)
+{
+    const char *output = dsf_flag_value(args, "output");
+
+    *path = cached;
+    if (output != NULL) {
+        free(cached);
+        *path = dsf_xstrdup(output);
+    }
+    if (*path == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "bench: neither HOME nor XDG_CACHE_HOME is set: "
+                           "expected --output FILE");
+    return dsf_machine_can_save(*path, err);
 }
 
 static int bench(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    const char *output = dsf_flag_value(args, "output");
-    char *path =
-        output != NULL ? dsf_xstrdup(output) : dsf_machine_cache_path();
+    char *path = NULL;
     struct bench b = { .how = { .patience = 1, .on_limit = print_limit } };
     bool asked[NPARTS], first = true;
     int status = read_parts(args, asked, err);
 
     if (status == DSFLOW_OK)
         status = check_flags(args, err);
-    if (status == DSFLOW_OK && path == NULL)
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "bench: neither HOME nor XDG_CACHE_HOME is set: "
-                             "expected --output FILE");
+    if (status == DSFLOW_OK)
+        status = dsf_bench_output(args, dsf_machine_cache_path(), &path, err);
     if (status == DSFLOW_OK)
         status = dsf_machine_probe(&b.machine, err);
     b.how.cores = b.machine.cores;

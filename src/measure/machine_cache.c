@@ -13,6 +13,7 @@
 #include "measure/measured.h"
 #include "policies/keys.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,23 +120,46 @@ bool dsf_machine_measure_type(const struct dsf_machine *machine,
     return sound && dsf_machine_model_knows(m, type);
 }
 
+/* What takes the place of the file, in folders that there are then. */
+static int begin_file(struct dsf_aside *file, const char *path,
+                      struct dsflow_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    int why = 0; /* a folder is not there */
+
+    if (slash != NULL && slash > path) {
+        char *folder = dsf_xstrndup(path, (size_t)(slash - path));
+
+        if (dsf_synced_folders(folder, NULL) < 0)
+            why = errno;
+        free(folder);
+    }
+    if (dsf_aside_open(file, path) == 0)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s", path,
+                       strerror(why != 0 ? why : errno));
+}
+
+int dsf_machine_can_save(const char *path, struct dsflow_err *err)
+{
+    struct dsf_aside file;
+    int status = begin_file(&file, path, err);
+
+    if (status == DSFLOW_OK)
+        dsf_aside_close(&file, false);
+    return status;
+}
+
 int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
                      struct dsflow_err *err)
 {
     struct dsf_aside file;
     int status = dsf_machine_model_check(m, err);
-    const char *slash = strrchr(path, '/');
-    char *folder;
 
+    if (status == DSFLOW_OK)
+        status = begin_file(&file, path, err);
     if (status < 0)
         return status;
-    if (slash != NULL && slash > path) { /* what fails here fails at the file */
-        folder = dsf_xstrndup(path, (size_t)(slash - path));
-        dsf_synced_folders(folder, NULL);
-        free(folder);
-    }
-    if (dsf_aside_open(&file, path) < 0)
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
     fprintf(file.out, "# Measured by dsflow bench, or by the first dsflow plan "
                       "or run.\n");
     dsf_machine_model_write(m, file.out);

@@ -34,6 +34,9 @@ bool dsf_machine_measure_type(const struct dsf_machine *machine,
 int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
                      struct dsflow_err *err);
 
+/* Can it be saved there? Folders are made. */
+int dsf_machine_can_save(const char *path, struct dsflow_err *err);
+
 /* What is known of this machine, measured now where nothing is, with these disks
  * and how far apart their figures were: into the file `path`. */
 int dsf_machine_save_disk(const struct dsf_machine_disk *disk,

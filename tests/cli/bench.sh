@@ -166,5 +166,11 @@ expect 2 "no.toml" plan job.toml --machine no.toml
 echo "[machine]" > bad.toml
 echo "fp32 = \"fast\"" >> bad.toml
 expect 2 "bad.toml:2: machine: fp32" plan job.toml --machine bad.toml
-expect 2 "/dev/null/m.toml" bench link --output /dev/null/m.toml
+expect 2 "bench: --quick: expected with gpu, link -n, or io and folders only" bench gemm --quick
+# A file that cannot be written is said before anything is measured.
+for what in link "io ." "link -n 2"; do
+    # shellcheck disable=SC2086
+    expect 2 "/dev/null/m.toml: Not a directory" bench $what --output /dev/null/m.toml
+    [ -s out ] && fault "bench $what measures what it cannot write: $(cat out)"
+done
 finish
