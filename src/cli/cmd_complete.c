@@ -155,30 +155,70 @@ static bool is_among(const char *at, const char *word)
     return false;
 }
 
+/* The next word of a usage line, "RUN" or "[gemm]"; NULL where the alternative
+ * ends. Freed by the caller. */
+static char *next_part(const char **usage)
+{
+    const char *part = *usage + strspn(*usage, " ");
+    size_t n = strcspn(part, " ");
+
+    if (n == 0 || *part == '|')
+        return NULL;
+    *usage = part + n;
+    return dsf_xstrndup(part, n);
+}
+
+/* Is the word one of what the alternative has in brackets? */
+static bool is_optional(const char *usage, const char *word)
+{
+    bool is = false;
+    char *part;
+
+    while (!is && (part = next_part(&usage)) != NULL) {
+        is = part[0] == '[' && is_among(part, word);
+        free(part);
+    }
+    return is;
+}
+
+/* Do the words go with an alternative of a usage line, "export RUN FOLDER"? */
+static bool go_with(const char *usage, const char *const *words,
+                    unsigned nwords)
+{
+    const char *whole = usage;
+    bool go = true;
+    unsigned at = 0;
+    char *part;
+
+    while (go && (part = next_part(&usage)) != NULL) {
+        if (part[0] != '[' && at < nwords)
+            go = is_among(part, words[at++]);
+        free(part);
+    }
+    while (go && at < nwords)
+        go = is_optional(whole, words[at++]);
+    return go;
+}
+
 /* What a usage line has at place `nwords`, behind words that go with it:
  * "list RUN | export RUN FOLDER", where what is in brackets may come later. */
 static void offer_positional(const struct place *p, const char *usage,
                              const char *const *words, unsigned nwords)
 {
-    bool goes = true;
-    unsigned at = 0;
-    size_t n;
+    while (*usage != '\0') {
+        bool goes = go_with(usage, words, nwords);
+        unsigned at = 0;
+        char *part;
 
-    for (; *usage != '\0'; usage += n + strspn(usage + n, " ")) {
-        char *part = dsf_xstrndup(usage, n = strcspn(usage, " "));
-        bool open = part[0] == '[';
+        while ((part = next_part(&usage)) != NULL) {
+            bool open = part[0] == '[';
 
-        if (strcmp(part, "|") == 0) {
-            goes = true;
-            at = 0;
-        } else if (goes && (open ? nwords >= at : nwords == at)) {
-            offer_alternatives(p, part);
+            if (goes && (open ? nwords >= at : nwords == at))
+                offer_alternatives(p, part);
             at += !open;
-        } else if (goes && !open) {
-            goes = at < nwords && is_among(part, words[at]);
-            at++;
+            free(part);
         }
-        free(part);
+        usage += strspn(usage, " |");
     }
 }
 

@@ -34,6 +34,24 @@ while read -r list; do
     [ "$(grep -cw "$list" help)" -ge 2 ] || fault "list --help: not of $list: $(cat help)"
     "$dsflow" complete -- list "$list" | grep -qx "$list" || fault "completion: no list $list"
 done < lists
+# What is completed goes with the words before it: folders of `bench io` are files.
+completes() {
+    expected=$1
+    shift
+    got=$("$dsflow" complete -- "$@" | tr '\n' ' ')
+    [ "$got" = "$expected" ] || fault "complete $*: '$got', not '$expected'"
+}
+completes "gemm memory tasks link gpu io " bench ""
+completes "memory " bench gemm m
+completes "" bench io ""
+completes "" bench io folder ""
+completes "" bench gpu ""
+completes "list verify show export import " checkpoint ""
+completes "" checkpoint export run ""
+completes "check " codelet ""
+completes "builtin " codelet check ""
+completes "optimizer.lr " list keys optimizer.l
+completes "" list things ""
 # The help of flags fits a terminal; usage lines may wrap.
 for c in run watch plan eval trace generate checkpoint list report bench codelet import; do
     "$dsflow" $c --help | grep '^  ' | awk 'length > 80 { exit 1 }' ||
