@@ -2,6 +2,7 @@
 #include "cli/job_flags.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "config/job_saved.h"
 #include "train/traced.h"
 
@@ -98,6 +99,9 @@ int dsf_flag_trace(const struct dsf_cli_args *args, struct dsf_session *s,
                            "to %lld, or all",
                            value, (long long)steps);
     }
+    if (last <= done) /* no error: a restart has the flags of the run */
+        dsf_warn("--trace=%s: has no effect: the run goes on from step %lld",
+                 value, (long long)done);
     if (last > steps)
         last = steps;
     set = dsf_xasprintf("trace.steps=[%lld, %lld]", first, last);

@@ -144,6 +144,16 @@ shown disk disk
 grep -q '"name":"disk read"' disk.json || fault "a run has no disk"
 [ $pajeng = no ] || grep -q 'State, disk read, .*, swap_in' disk.dump ||
     fault "no swap_in in the row of the disk"
+
+# Of a run that goes on, steps that are done already.
+run behind --steps 4
+"$dsflow" run job.toml --set job.output=behind --resume --trace=2:4 > log 2>&1 ||
+    fault "goes on behind what it is to trace: $(cat log)"
+grep -q "warning: --trace=2:4: has no effect: the run goes on from step 4$" log ||
+    fault "steps that are done are to be traced: $(cat log)"
+"$dsflow" run job.toml --steps 11 --set job.output=behind --resume --trace=4:11 > log 2>&1
+grep "no effect" log && fault "a part of the steps is to be traced"
+
 run serial --trace=all --executor serial --set job.steps=3
 shown serial serial
 
