@@ -101,6 +101,20 @@ static void warn_of_length(const struct dsf_job *job, const char *key,
     warn(job, "schedule", key, text, "");
 }
 
+/* A schedule that comes down to nothing, and a run that goes on. */
+static void warn_of_end(const struct dsf_job *job, int64_t total)
+{
+    char text[160];
+
+    if (total >= job->main.steps || job->schedule.min_ratio > 0)
+        return;
+    snprintf(text, sizeof(text),
+             "%lld: shorter than the %lld steps of the run: the rate is 0 from "
+             "then on",
+             (long long)total, (long long)job->main.steps);
+    warn(job, "schedule", "total", text, "");
+}
+
 static void warn_of_schedule(const struct dsf_job *job)
 {
     const struct dsflow_lr_schedule *s =
@@ -114,6 +128,8 @@ static void warn_of_schedule(const struct dsf_job *job)
     else if (strcmp(s->name, "one_cycle") == 0)
         warn_of_length(job, "half_cycle", keys.half_cycle, job->main.steps,
                        "run");
+    if (s->ends)
+        warn_of_end(job, keys.total);
 }
 
 void dsf_job_warn(const struct dsf_job *job)

@@ -105,10 +105,24 @@ static void a_rise_longer_than_the_run_is_warned_of(void **state)
            "full rate is never reached\n");
     warned("[schedule]\nkind = \"warmup_cosine\"\nwarmup = 4\ntotal = 3",
            "t:7: schedule: warmup: 4: longer than the 3 steps of the schedule: "
-           "the full rate is never reached\n");
+           "the full rate is never reached\n"
+           "t:8: schedule: total: 3: shorter than the 5 steps of the run: the "
+           "rate is 0 from then on\n");
     warned("[schedule]\nkind = \"one_cycle\"",
            "t: schedule: half_cycle: 2000: longer than the 5 steps of the run: "
            "the full rate is never reached\n");
+}
+
+static void
+a_schedule_that_comes_to_nothing_before_the_end_is_warned_of(void **state)
+{
+    warned("[schedule]\nkind = \"warmup_linear\"\ntotal = 5", "");
+    warned("[schedule]\nkind = \"warmup_linear\"\ntotal = 4\n"
+           "min_ratio = 0.1",
+           "");
+    warned("[schedule]\nkind = \"warmup_linear\"\ntotal = 4",
+           "t:7: schedule: total: 4: shorter than the 5 steps of the run: the "
+           "rate is 0 from then on\n");
 }
 
 static void a_job_has_the_states_that_its_optimizer_needs(void **state)
@@ -139,6 +153,8 @@ int main(void)
         cmocka_unit_test(a_shard_knows_the_tensors_that_it_has_a_part_of),
         cmocka_unit_test(keys_that_what_is_named_does_not_read_are_warned_of),
         cmocka_unit_test(a_rise_longer_than_the_run_is_warned_of),
+        cmocka_unit_test(
+            a_schedule_that_comes_to_nothing_before_the_end_is_warned_of),
         cmocka_unit_test(a_job_has_the_states_that_its_optimizer_needs),
     };
 
