@@ -42,9 +42,10 @@ int dsf_lamb_check_keys(const void *part, struct dsflow_err *err)
     const struct dsf_lamb_keys *k = part;
 
     if (k->min_coeff > k->max_coeff)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "lamb.min_coeff %g is more than lamb.max_coeff %g",
-                           k->min_coeff, k->max_coeff);
+        return dsflow_fail(
+            err, DSFLOW_EINVAL,
+            "lamb.min_coeff: %g: expected at most lamb.max_coeff, %g",
+            k->min_coeff, k->max_coeff);
     return DSFLOW_OK;
 }
 

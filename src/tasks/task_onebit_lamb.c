@@ -46,15 +46,15 @@ int dsf_onebit_lamb_check_keys(const struct dsf_onebit_lamb_keys *k,
                                struct dsflow_err *err)
 {
     if (k->min_coeff > k->max_coeff)
-        return dsflow_fail(
-            err, DSFLOW_EINVAL,
-            "onebit_lamb.min_coeff %g is more than onebit_lamb.max_coeff %g",
-            k->min_coeff, k->max_coeff);
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "onebit_lamb.min_coeff: %g: expected at most "
+                           "onebit_lamb.max_coeff, %g",
+                           k->min_coeff, k->max_coeff);
     if (k->factor_min > k->factor_max)
-        return dsflow_fail(
-            err, DSFLOW_EINVAL,
-            "onebit_lamb.factor_min %g is more than onebit_lamb.factor_max %g",
-            k->factor_min, k->factor_max);
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "onebit_lamb.factor_min: %g: expected at most "
+                           "onebit_lamb.factor_max, %g",
+                           k->factor_min, k->factor_max);
     return DSFLOW_OK;
 }
 

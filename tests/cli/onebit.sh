@@ -69,7 +69,7 @@ rm -r all
 grep -q "^step .* all other steps" plan && grep -q "^freezing .* step 4" plan &&
     grep -q "^compressed .* steps 5, 6, …" plan || fault "kinds of step: $(cat plan)"
 "$dsflow" plan job.toml $lamb --set onebit_lamb.factor_min=5.0 > out 2> err
-[ $? -eq 2 ] && grep -q "onebit_lamb.factor_min 5 is more than onebit_lamb.factor_max 4" err ||
+[ $? -eq 2 ] && grep -q "onebit_lamb.factor_min: 5: expected at most onebit_lamb.factor_max, 4" err ||
     fault "limits: $(cat err)"
 
 # Its tensors have one scale on tensor ranks, too; a stop goes on with another number of these.
