@@ -8,6 +8,7 @@
 #include "tasks/components.h"
 #include "train/planned.h"
 #include "train/record.h"
+#include "train/traced.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +125,8 @@ static int make(struct dsf_planned *p, const struct dsf_cli_args *args,
     p->processes = (int32_t)processes;
     if (status == DSFLOW_OK)
         status = dsf_open_job(&p->s, args->words[0], args, err);
+    if (status == DSFLOW_OK) /* a run would be refused */
+        status = dsf_traced_check(p->s.job, err);
     if (status == DSFLOW_OK && dsf_planned_until(until, err) < 0)
         return dsflow_fail_in(err, DSFLOW_EINVAL, "--until");
     if (status == DSFLOW_OK && file != NULL)

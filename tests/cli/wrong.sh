@@ -185,6 +185,7 @@ set_wrong pipeline.schedule 2f2b 'pipeline: schedule: "2f2b": expected 1f1b, gpi
 set_wrong pipeline.split "[1,-1]" "pipeline: split: [1, -1]: expected a list of whole numbers, 0 to 1024"
 set_wrong trace.steps '[1000000, 1000001]' 'trace: steps: 1000000: expected at most the 10 steps of the job'
 set_wrong trace.steps '[5]' 'trace: steps: expected the first and the last step'
+wrong 2 '--set: trace: steps: expected the first and the last step' plan job.toml --set trace.steps=[5]
 set_wrong trace.steps 'x' 'trace: steps: "x": expected a list of whole numbers, 1 to 1000000000'
 set_wrong zero.stage 4 'zero: stage: 4: expected "auto", or 0 to 3'
 set_wrong recompute.layers 1-2 'recompute: layers: "1-2": expected "all", or layers 0 to 1 such as "0-5,8"'
