@@ -186,7 +186,8 @@ static const struct dsflow_option sparse_options[] = {
 #define DATA struct dsf_job_data
 static const struct dsflow_option data_options[] = {
     DSFLOW_OPTION_OF(DSFLOW_STRINGS, DATA, train, "[]",
-                     "text files to train on; * ? [ ] match many"),
+                     "text files to train on, each once, in the order of their "
+                     "paths; * ? [ ] match many"),
     DSFLOW_OPTION_OF(DSFLOW_STRINGS, DATA, validation_files, "[]",
                      "text files to validate on, instead of a share of train"),
     DSFLOW_OPTION_OF(DSFLOW_STRING, DATA, tokenizer, "\"bytes\"",

@@ -87,6 +87,9 @@ static int add_name(const struct dsf_job *job, const char *key,
 {
     struct stat st;
 
+    if (name[0] == '\0')
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", key,
+                            "\"\": expected a file");
     if (stat(name, &st) < 0) {
         if (strpbrk(name, "*?[") != NULL)
             return add_glob(job, key, name, list, err);

@@ -315,6 +315,7 @@ set_text() {
 }
 set_text empty.txt "--set: data: train: empty.txt: is empty; expected text"
 set_text nothing.txt "nothing.txt"
+set_text "" '--set: data: train: "": expected a file'
 set_text "*.nothing" "*.nothing"
 { cat text.txt && printf '\0' && cat text.txt; } > binary.txt
 set_text binary.txt "--set: data: train: binary.txt: is no text: a NUL byte at offset $(($(wc -c < text.txt)))"
