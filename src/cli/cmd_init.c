@@ -1,5 +1,6 @@
 /* cmd_init.c - a job.toml to begin with, from the tables of options. */
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "cli/cmd.h"
 #include "cli/wrap.h"
 #include "config/job.h"
@@ -105,7 +106,7 @@ static void write_key(FILE *out, unsigned i, const char *name)
     free(value);
 }
 
-/* The last part of a path: "mine" of "jobs/mine/". */
+/* The last part of a path, "mine" of "jobs/mine/", where it can be a name. */
 static char *name_of(const char *folder)
 {
     size_t n = strlen(folder), from;
@@ -114,7 +115,8 @@ static char *name_of(const char *folder)
         n--;
     for (from = n; from > 0 && folder[from - 1] != '/';)
         from--;
-    if (n == from || strspn(folder + from, ".") >= n - from)
+    if (n == from || strspn(folder + from, ".") >= n - from ||
+        dsf_utf8_valid(folder + from, n - from) < n - from)
         return dsf_xstrdup("mine");
     return dsf_xstrndup(folder + from, n - from);
 }

@@ -2,6 +2,7 @@
 #include "config/job_private.h"
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "config/job_tables.h"
 #include "config/option.h"
 #include "config/toml_read.h"
@@ -181,11 +182,18 @@ int dsf_job_set(struct dsf_job *job, const char *set, enum dsf_said said,
     const char *equals = strchr(set, '=');
     const char *dot =
         equals != NULL ? memrchr(set, '.', (size_t)(equals - set)) : NULL;
+    /* As in a file: one with another text in it could not be read back. */
+    const char *bad = set + dsf_utf8_valid(set, strlen(set));
     struct dsf_toml toml = { 0 };
     struct dsf_toml_entry *e;
     char *table, *key;
     int status;
 
+    if (*bad != '\0')
+        return dsflow_fail(
+            err, DSFLOW_EINVAL,
+            "--set %.100s: a byte 0x%02x: expected text in UTF-8", set,
+            (unsigned)(unsigned char)*bad);
     if (dot == NULL || dot == set || dot + 1 == equals) {
         struct dsf_meant m;
 

@@ -29,6 +29,9 @@ cmp a b || fault "init shows other defaults: $(cat err)"
 # A folder of its own, whose name is that of the run.
 "$dsflow" init 'jobs "x"' > out 2> err || fault "init in a folder: $(cat err)"
 grep -qx 'output = "runs/jobs \\"x\\""\|output = .runs/jobs "x".' 'jobs "x"/job.toml' || fault "the name: $(grep '^output' jobs*/job.toml)"
+# One that is no text cannot be a name.
+odd=$(printf 'jobs\377')
+"$dsflow" init "$odd" > out 2> err && grep -qx 'name = "mine"' "$odd/job.toml" || fault "init in a folder that is no text: $(cat err)"
 "$dsflow" init no/such > out 2> err
 [ $? -eq 2 ] && [ "$(cat err)" = "dsflow: no/such: No such file or directory" ] || fault "init no/such: $(cat err)"
 : > file

@@ -160,9 +160,11 @@ wrong_text '[$x]\n' "1: \$: $quoted"
 wrong_text '[job]\nname = "abc\n' '2: a string without its end: expected "'
 wrong_text '\n\n\377' "3: a byte 0xff: expected text in UTF-8"
 wrong_text '[job]\nsteps = 1\n"" = 2\n' '3: job: "": unknown key'
+# What could not be read back from the job.toml of the run.
+wrong 2 "--set job.name=a?: a byte 0xff: expected text in UTF-8" run job.toml --set "job.name=$(printf 'a\377')"
 long=$(printf 'ö%.0s' $(seq 100))
 wrong 2 "--set: job: a$(printf 'ö%.0s' $(seq 29))?: unknown key" run job.toml --set "job.a$long=1"
-wrong 2 "--set: job: steps: \"?[31m?\": expected a whole number, 1 to 1000000000" run job.toml --set "job.steps=$(printf '\302\233[31m\377')"
+wrong 2 "--set: job: steps: \"?[31m\": expected a whole number, 1 to 1000000000" run job.toml --set "job.steps=$(printf '\302\233[31m')"
 wrong 2 "?[2Jx.toml: No such file or directory" run "$(printf '\033[2Jx.toml')"
 
 # Meshes that cannot be, and what could: two layers, two heads, four
