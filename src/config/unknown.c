@@ -12,6 +12,7 @@
 #define OVERLAPS                                                               \
     "there is nothing to set: what the graph lets overlap does overlap"
 #define A_STEP "a step has batch.sequences / batch.micro micro-batches"
+#define OF_MACHINES "machine files, for dsflow plan --machine, have it"
 #define TRACES "dsflow run --trace and dsflow trace show where the time goes"
 
 /* Names of Hugging Face's config.json and TrainingArguments, of DeepSpeed's
@@ -260,6 +261,11 @@ static const struct {
     { "num_workers", "machine.workers" },
     { "num_threads", "machine.workers" },
     { "dataloader_num_workers", "machine.workers" },
+    { "disk", OF_MACHINES },
+    { "link", OF_MACHINES },
+    { "network", OF_MACHINES },
+    { "kinds", OF_MACHINES },
+    { "scatter", OF_MACHINES },
 };
 
 /* Letters as in the list above. */

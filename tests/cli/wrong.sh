@@ -53,6 +53,8 @@ wrong 2 "run: expected: dsflow run [OPTION]… job.toml (dsflow help run)" run
 wrong 2 '"": expected the path of a job.toml, or the output folder of a run' run ""
 echo "[job]" > short.toml
 wrong 2 "short.toml:1: [job]: is a table of a job: expected a machine file, as dsflow bench writes one" plan job.toml --machine short.toml
+printf '[machine]\nname = "x"\n[disk]\nread = 1e9\n' > machine.toml
+wrong 2 "machine.toml:4: [disk]: unknown table; machine files, for dsflow plan --machine, have it" plan machine.toml
 wrong 2 "plan: expected: dsflow plan [OPTION]… job.toml (dsflow help plan)" plan --machine job.toml
 wrong 2 "run: --s: expected one of --set or --steps" run job.toml --s x
 wrong 2 "rum: unknown command; did you mean run" rum job.toml
