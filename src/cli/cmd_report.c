@@ -8,6 +8,7 @@
 #include "exec/nccl.h"
 #include "kernels/kernels.h"
 #include "machine/machine.h"
+#include "net/net.h"
 
 static void report_gpu(unsigned gpu)
 {
@@ -51,6 +52,15 @@ static void report_nccl(void)
            version.s[0] != '\0' ? "" : err.msg);
 }
 
+static void report_mpi(void)
+{
+    struct dsflow_err err;
+    const char *version = dsf_net_version(&err);
+
+    printf("MPI        %s%s\n", version != NULL ? version : "none: ",
+           version != NULL ? "" : err.msg);
+}
+
 static int report(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct dsf_machine m;
@@ -68,6 +78,7 @@ static int report(const struct dsf_cli_args *args, struct dsflow_err *err)
            dsf_size_text((double)m.available).s);
     printf("kernels    %s\n", dsf_kernels_isa());
     printf("StarPU     %s\n", dsf_exec_starpu_version());
+    report_mpi();
     report_gpus();
     report_nccl();
     return DSFLOW_OK;

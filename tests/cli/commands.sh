@@ -73,6 +73,7 @@ expect 0 mlp.backward_weight list tasks
 expect 0 priorities list policies
 expect 0 "load_batch" list codelets
 expect 0 StarPU report
+grep -q "^MPI        [^ ]" out || fault "report: nothing of MPI: $(cat out)"
 
 expect 0 "attention.forward" plan job.toml
 
