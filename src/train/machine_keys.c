@@ -53,6 +53,21 @@ void dsf_machine_keys_warn_of_gpus(const struct dsf_job *job)
     dsf_warn("%s", text.msg);
 }
 
+void dsf_machine_keys_warn_of_model(const struct dsf_job *job,
+                                    const struct dsf_machine_model *m)
+{
+    struct dsflow_err text;
+
+    if (m->main.kind == DSF_MACHINE_GPU)
+        return;
+    warn_of_tf32(job);
+    if (job->machine.gpus <= 0)
+        return;
+    dsf_job_fail(job, &text, DSFLOW_EINVAL, "machine", "gpus",
+                 "has no effect: %.100s has no GPUs", m->main.name);
+    dsf_warn("%s", text.msg);
+}
+
 /* As many as are wanted, of those that there are. */
 static int count_gpus(const struct dsf_job *job, unsigned *n,
                       struct dsflow_err *err)

@@ -4,6 +4,7 @@
 
 #include "config/job.h"
 #include "machine/machine.h"
+#include "machine/machine_model.h"
 #include "plan/plan.h"
 
 /* More workers than cores share them: that is slower. */
@@ -12,6 +13,10 @@ void dsf_machine_keys_warn(const struct dsf_job *job,
 
 /* An executor that has no devices leaves them out. */
 void dsf_machine_keys_warn_of_gpus(const struct dsf_job *job);
+
+/* So does a machine of cores that is described. */
+void dsf_machine_keys_warn_of_model(const struct dsf_job *job,
+                                    const struct dsf_machine_model *m);
 
 /* The GPUs of the machine that the job may use: machine->gpus, and the memory
  * that those have for tensors which its ranks are on, less what CUDA takes as

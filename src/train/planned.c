@@ -120,6 +120,7 @@ int dsf_planned_make(struct dsf_planned *p,
     if (described != NULL) {
         p->machine = described;
         dsf_machine_of_model(described, &p->s.machine);
+        dsf_machine_keys_warn_of_model(p->s.job, described);
         status = divide(p, err);
         if (status == DSFLOW_OK)
             status = check_early(&p->s, dsf_memory_probe("").available, err);

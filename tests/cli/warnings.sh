@@ -87,6 +87,17 @@ run alone --set mesh.data=2 --set mesh.transport=mpi --set job.steps=5
 [ "$(grep '^dsflow: warning: ' log)" = "dsflow: warning: --set: mesh: transport: has no effect: one process has all ranks" ] ||
     fault "a transport for one process: $(cat log)"
 
+# Of a machine that is described.
+printf '[machine]\nname = "cores"\nfp32 = 7e10\nbandwidth = 8e9\n' > cores.toml
+"$dsflow" plan job.toml --machine cores.toml --set machine.gpus=2 --set precision.tf32=true > out 2> err ||
+    fault "a plan for cores: $(cat err)"
+for text in "precision: tf32: has no effect: the ranks are cores" \
+    "machine: gpus: has no effect: cores has no GPUs"; do
+    grep -q "^dsflow: warning: --set: $text$" err || fault "a plan for cores: not '$text' but $(cat err)"
+done
+"$dsflow" plan job.toml --machine cores.toml --set machine.gpus=auto > out 2> err
+grep "gpus" err && fault "as many GPUs as there are"
+
 # Text that is validated on and trained on, under another name.
 cp text.txt copy.txt
 run same --set data.validation_files=copy.txt --set job.steps=5
