@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum { LOOKS = 4 /* a second */, MOST_ROWS = 64, LABEL = 12, GAP = 2 };
-enum { BAR_LEAST = 8 };
+enum { BAR_LEAST = 8, AXIS = 2 /* rows below the curve */ };
 
 struct watch {
     struct dsf_follow follow;
@@ -254,12 +254,10 @@ static void picture_figures(struct watch *w)
     }
 }
 
-static void picture_losses(struct watch *w)
+/* With so many rows of the curve. */
+static void picture_losses(struct watch *w, unsigned curve)
 {
     const struct dsf_follow *f = &w->follow;
-    /* What stands around the curve. */
-    unsigned others = 12 + (f->nskipped > 0) + (f->last.overflows >= 0);
-    unsigned rows = 16;
     struct dsf_row *row = labelled_row(w, "loss");
 
     dsf_row_add(row, DSF_BOLD, "%.4f", f->last.loss);
@@ -267,30 +265,25 @@ static void picture_losses(struct watch *w)
     add_whole(row, "  gradient norm %.3g", f->last.grad_norm);
     if (f->nvalidations > 0 && row->columns + 14 <= row->most)
         dsf_row_add(row, DSF_DIM, "  ◆ validation");
-    if (w->screen.rows < others + rows)
-        rows = w->screen.rows > others ? w->screen.rows - others : 0;
-    if (rows < 3 || w->screen.columns < 24 || f->nlosses == 0)
+    if (curve == 0)
         return;
     row = &w->rows[w->nrows];
-    for (unsigned i = 0; i < rows + 2; i++)
+    for (unsigned i = 0; i < curve + AXIS; i++)
         next_row(w);
-    dsf_chart_draw(row, rows, f->losses, f->nlosses, f->validations,
+    dsf_chart_draw(row, curve, f->losses, f->nlosses, f->validations,
                    f->nvalidations);
 }
 
-static void make_picture(struct watch *w, bool in_place)
+static void fill_picture(struct watch *w, bool in_place, unsigned curve)
 {
     const struct dsf_follow *f = &w->follow;
     struct dsf_row *row;
 
-    w->screen = dsf_screen_look(STDOUT_FILENO);
-    if (w->screen.columns < 2)
-        w->screen.columns = 2;
     w->nrows = 0;
     if (f->has_step) {
         dsf_row_add(next_row(w), DSF_BOLD, "%s", f->name);
         picture_steps(w);
-        picture_losses(w);
+        picture_losses(w, curve);
         picture_validations(w);
         picture_skipped(w);
         picture_figures(w);
@@ -299,6 +292,31 @@ static void make_picture(struct watch *w, bool in_place)
     if (!in_place) /* a message is whole, though it may wrap */
         row->most = 2000;
     add_state(row, f);
+}
+
+/* The rows of the curve for which all others leave room. */
+static unsigned curve_rows(const struct watch *w)
+{
+    enum { MOST = 16, LEAST = 3, NARROW = 24 };
+    unsigned others = w->nrows + AXIS, rows = w->screen.rows;
+
+    if (w->follow.nlosses == 0 || w->screen.columns < NARROW ||
+        rows < others + LEAST)
+        return 0;
+    return rows - others < MOST ? rows - others : MOST;
+}
+
+static void make_picture(struct watch *w, bool in_place)
+{
+    unsigned curve;
+
+    w->screen = dsf_screen_look(STDOUT_FILENO);
+    if (w->screen.columns < 2)
+        w->screen.columns = 2;
+    fill_picture(w, in_place, 0);
+    curve = curve_rows(w);
+    if (curve > 0)
+        fill_picture(w, in_place, curve);
 }
 
 /* The picture in one write, in place or below what there is. */

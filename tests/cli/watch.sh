@@ -137,6 +137,11 @@ for step in 1 2 3; do
 EOF
 done > known/metrics.jsonl
 says 0 "efficiency  87 %" known --once
+for size in "26 24" "30 18" "60 16" "100 16"; do # as high as the terminal, and whole
+    COLUMNS=${size% *} LINES=${size#* } "$dsflow" watch known --once > out
+    [ "$(wc -l < out)" -eq "${size#* }" ] && grep -q "idle 8 %" out && grep -q "└" out ||
+        fault "--once at $size: $(cat out)"
+done
 says 0 "# forward 31 %  = backward 50 %  + update 6 %  ~ moving 5 %  . idle 8 %" \
     known --once
 
