@@ -3,6 +3,7 @@
 #include "import/ds_private.h"
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "config/job.h"
 #include "config/option.h"
 #include "import/ds_keys.h"
@@ -166,14 +167,16 @@ static int check(const struct dsf_ds *x, const char *text, size_t n,
 
 static int write_job(const struct dsf_ds *x, FILE *out, struct dsflow_err *err)
 {
-    char *text;
+    char *text, *path = dsf_xstrdup(x->path);
     size_t n;
     FILE *memory = dsf_xmemstream(&text, &n);
     int status;
 
+    dsf_utf8_clean(path); /* a comment has one line */
     fprintf(memory,
-            "# From %s, a configuration of DeepSpeed, for %lld ranks.\n",
-            x->path, (long long)x->wish->ranks);
+            "# From %s, a configuration of DeepSpeed, for %lld rank%s.\n", path,
+            (long long)x->wish->ranks, x->wish->ranks == 1 ? "" : "s");
+    free(path);
     dsf_ds_write(x, memory);
     fclose(memory);
     status = check(x, text, n, err);

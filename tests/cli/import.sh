@@ -41,6 +41,11 @@ done
 grep -q "^gather " log && grep -q "^mesh  *data 2 x" log || fault "no ZeRO 2: $(head -20 log)"
 "$dsflow" run ds.toml > log 2>&1 || fault "run: $(cat log)"
 [ "$(wc -l < runs/ds_config/metrics.jsonl)" -ge 6 ] || fault "not 6 steps: $(cat log)"
+# A file may be called anything.
+odd=$(printf 'two\nlines.json')
+cp ds_config.json "$odd"
+"$dsflow" import "$odd" > odd.toml 2> err && [ "$(head -n 1 odd.toml)" = "# From two?lines.json, a configuration of DeepSpeed, for 1 rank." ] ||
+    fault "import of a file with a line end in its name: $(cat err) $(head -n 2 odd.toml)"
 # Without a model it is one to be finished.
 "$dsflow" import ds_config.json > open.toml || fault "import without a model"
 "$dsflow" plan open.toml > log 2>&1
