@@ -130,13 +130,16 @@ static int measure(struct measuring *x, const struct dsf_machine *machine,
     struct dsf_machine_model m = { 0 };
     int status = dsf_machine_present(machine, &m, err);
 
+    if (status < 0) {
+        dsf_net_bench(how, NULL, NULL); /* or they would wait */
+        return status;
+    }
     printf("%-28s %-8s %12s %10s %10s %10s %11s\n", "processes", "cores",
            "latency, us", "out, MB/s", "in, MB/s", "each way", "scatter, %");
     fflush(stdout);
     how->user = x;
     how->on_path = print_path;
-    if (status == DSFLOW_OK)
-        status = dsf_net_bench(how, &m, err);
+    status = dsf_net_bench(how, &m, err);
     if (status == DSFLOW_OK)
         status = save(&m, args, x->wire, err);
     if (status == DSFLOW_OK)

@@ -418,7 +418,7 @@ int dsf_net_bench(const struct dsf_net_bench *how, struct dsf_machine_model *m,
     struct bench b;
     int status = begin(&b, how, err);
 
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK && m != NULL)
         status = measure_all(&b, m, err);
     b.ask.what = END;
     b.ask.computing = false;

@@ -28,7 +28,8 @@ struct dsf_net_bench {
 
 /* In process 0: messages between it and each of the others, one after the
  * other; the slowest of one host go to [link] of `m`, those between hosts to
- * [network], as they are while cores compute. DSFLOW_EIO: a message did not get
+ * [network], as they are while cores compute. `m` is NULL where nothing is to
+ * be measured, for the others to hear of it. DSFLOW_EIO: a message did not get
  * there; DSFLOW_EFAIL: figures that no network has. */
 int dsf_net_bench(const struct dsf_net_bench *how, struct dsf_machine_model *m,
                   struct dsflow_err *err);
