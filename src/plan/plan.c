@@ -162,12 +162,8 @@ static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
                             (long long)job->batch.head_columns,
                             (long long)(job->batch.head_columns + 15) / 16 *
                                 16);
-    dsf_plan_cut_tiles(plan);
-    if (plan->ntiles > INT16_MAX)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "tile",
-                            "%d tiles of a micro-batch: expected at most %d",
-                            plan->ntiles, INT16_MAX);
-    return dsf_sight_new(plan, err);
+    status = dsf_plan_cut_tiles(plan, err);
+    return status == DSFLOW_OK ? dsf_sight_new(plan, err) : status;
 }
 
 /* That there are so many ranks, as of the longest axis. */

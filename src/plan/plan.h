@@ -118,8 +118,9 @@ int32_t dsf_plan_group(const struct dsflow_plan *plan, int32_t m);
 /* Is each rank a GPU of the machine, described or present? */
 bool dsf_plan_has_gpus(const struct dsflow_plan *plan);
 
-/* Cut a micro-batch, whose size is known, in tiles and slices. */
-void dsf_plan_cut_tiles(struct dsflow_plan *plan);
+/* Cut a micro-batch, whose size is known, in tiles and slices; tiles that are
+ * too many or too large are refused. */
+int dsf_plan_cut_tiles(struct dsflow_plan *plan, struct dsflow_err *err);
 
 /* What the head works on at a time: so many tiles or slices, from tiles[first]
  * on; and those of tile `t` alone. */

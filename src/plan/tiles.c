@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "config/when.h"
 #include "plan/stretch.h"
+#include "tasks/tile.h"
 
 #include <math.h>
 
@@ -68,34 +69,69 @@ static void add_tile(struct dsflow_plan *plan, struct dsf_tile_rows tile)
     plan->tiles[plan->ntiles++] = tile;
 }
 
-/* The sequences of `of`, of each of them `length` rows from where it begins on:
- * whole ones where `rows` are enough for some, else equal pieces of each, in
- * multiples of 16 rows but for the last. */
+/* How sequences are cut of which there are `length` rows each. */
+struct cut {
+    int32_t nseq, rows; /* of a tile: sequences, and rows of each */
+};
+
+/* Whole sequences where `rows` are enough for some, else equal pieces of each,
+ * in multiples of 16 rows but for the last. */
+static struct cut cut_of(int32_t nseq, int32_t length, int64_t rows)
+{
+    int64_t each;
+
+    if (rows >= length) {
+        each = div_up(nseq, div_up(nseq, rows / length));
+        return (struct cut){ (int32_t)each, length };
+    }
+    each = div_up(length, div_up(length, rows));
+    return (struct cut){ 1, (int32_t)div_up(each, 16) * 16 };
+}
+
+static int32_t least(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The sequences of `of`, of each of them `length` rows from where it begins on.
+ */
 static void cut_rows(struct dsflow_plan *plan, struct dsf_tile_rows of,
                      int32_t length, int64_t rows)
 {
-    if (rows >= length) {
-        int32_t ntiles = (int32_t)div_up(of.nseq, rows / length);
-        int32_t each = (int32_t)div_up(of.nseq, ntiles);
+    const struct cut each = cut_of(of.nseq, length, rows);
 
-        for (int32_t s = 0; s < of.nseq; s += each) {
-            int32_t n = of.nseq - s < each ? of.nseq - s : each;
+    for (int32_t s = 0; s < of.nseq; s += each.nseq)
+        for (int32_t pos = 0; pos < length; pos += each.rows) {
+            int32_t nseq = least(of.nseq - s, each.nseq);
+            int32_t n = least(length - pos, each.rows);
 
-            add_tile(plan, (struct dsf_tile_rows){ n * length, n, of.seq + s,
-                                                   of.pos });
-        }
-        return;
-    }
-    int32_t each = (int32_t)div_up(length, div_up(length, rows));
-
-    each = (each + 15) / 16 * 16;
-    for (int32_t s = 0; s < of.nseq; s++)
-        for (int32_t pos = 0; pos < length; pos += each) {
-            int32_t n = length - pos < each ? length - pos : each;
-
-            add_tile(plan, (struct dsf_tile_rows){ n, 1, of.seq + s,
+            add_tile(plan, (struct dsf_tile_rows){ nseq * n, nseq, of.seq + s,
                                                    of.pos + pos });
         }
+}
+
+/* Before they are cut: there may be billions. */
+static int check_tiles(const struct dsflow_plan *plan, int64_t rows,
+                       struct dsflow_err *err)
+{
+    const int32_t stretches = dsf_plan_stretches(plan);
+    const int32_t length = plan->sequence / stretches;
+    const int32_t nseq = stretches > 1 ? 1 : plan->micro;
+    const struct cut each = cut_of(nseq, length, rows);
+    const int64_t tokens = (int64_t)each.nseq * each.rows;
+    const int64_t n = (int64_t)plan->micro / nseq * stretches *
+                      div_up(nseq, each.nseq) * div_up(length, each.rows);
+
+    if (n > INT16_MAX)
+        return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "batch", "tile",
+                            "%lld tiles of a micro-batch: expected at most %d",
+                            (long long)n, INT16_MAX);
+    if (tokens > DSF_MOST_ROWS)
+        return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "batch", "tile",
+                            "%lld tokens, as auto is all of a micro-batch on a "
+                            "GPU: expected at most %d",
+                            (long long)tokens, DSF_MOST_ROWS);
+    return DSFLOW_OK;
 }
 
 /* A tile has tokens of one stretch. */
@@ -141,16 +177,21 @@ static bool head_apart(const struct dsflow_plan *plan)
     return apart < together;
 }
 
-void dsf_plan_cut_tiles(struct dsflow_plan *plan)
+int dsf_plan_cut_tiles(struct dsflow_plan *plan, struct dsflow_err *err)
 {
     const int64_t tile = plan->job->batch.tile;
     const int64_t columns = plan->job->batch.head_columns;
-    int64_t most;
+    int64_t most, rows;
     int32_t n;
+    int status;
 
     plan->head_columns = columns < part_columns(plan) ? (int32_t)columns : 0;
     most = most_rows(plan);
-    cut_sequences(plan, tile < 0 ? auto_tile(plan) : tile);
+    rows = tile < 0 ? auto_tile(plan) : tile;
+    status = check_tiles(plan, rows, err);
+    if (status < 0)
+        return status;
+    cut_sequences(plan, rows);
     n = plan->ntiles;
     for (int32_t t = 0; t < n && plan->nparts == 1; t++)
         cut_rows(plan, plan->tiles[t],
@@ -158,6 +199,7 @@ void dsf_plan_cut_tiles(struct dsflow_plan *plan)
     plan->nslices = plan->ntiles - n > n ? plan->ntiles - n : 0;
     plan->ntiles = n;
     plan->head_apart = plan->head_columns > 0 && head_apart(plan);
+    return DSFLOW_OK;
 }
 
 struct dsf_head_tiles dsf_plan_head_tiles(const struct dsflow_plan *plan)

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Larger numbers are nobody's model, and products of these fit in 64 bits. */
+/* Larger numbers are nobody's model. */
 #define MOST (1 << 24)
 
 int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
@@ -17,7 +17,7 @@ int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
         const char *name;
         int32_t value, most;
     } numbers[] = {
-        { "rows", t->rows, MOST },
+        { "rows", t->rows, DSF_MOST_ROWS },
         { "nseq", t->nseq, MOST },
         { "width", t->width, MOST },
         { "heads", t->heads, 4096 },

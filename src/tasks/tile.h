@@ -15,6 +15,10 @@ enum {
     DSF_HEAD_COLUMNS = 2048
 };
 
+/* Of a tile; products with other sizes, none of which is larger, then fit in 64
+ * bits. */
+#define DSF_MOST_ROWS (1 << 24)
+
 /* Numbers (floats) of the parts of a tile. */
 static inline size_t dsf_tile_x(const struct dsflow_tile *t)
 {

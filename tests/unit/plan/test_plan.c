@@ -172,6 +172,45 @@ static void what_does_not_divide_is_named(void **state)
     done(&f);
 }
 
+static void too_many_tiles_are_refused_before_they_are_cut(void **state)
+{
+    struct fixture f;
+
+    assert_int_equal(cut_for(&f,
+                             "sequences = 65536\nmicro = 65536\n"
+                             "sequence = 1024\ntile = 16",
+                             0),
+                     DSFLOW_EINVAL);
+    assert_string_equal(f.err.msg,
+                        "job.toml:18: batch: tile: 4194304 tiles of a "
+                        "micro-batch: expected at most 32767");
+    done(&f);
+    assert_int_equal(cut_for(&f,
+                             "sequences = 65536\nmicro = 65536\n"
+                             "sequence = 24\nsequence_groups = 3\ntile = 16",
+                             0),
+                     DSFLOW_EINVAL);
+    assert_string_equal(f.err.msg,
+                        "job.toml:19: batch: tile: 393216 tiles of a "
+                        "micro-batch: expected at most 32767");
+    done(&f);
+}
+
+static void a_tile_is_not_larger_than_a_task_may_be(void **state)
+{
+    struct fixture f;
+
+    assert_int_equal(cut_for(&f,
+                             "sequences = 16385\nmicro = 16385\n"
+                             "sequence = 1024",
+                             1),
+                     DSFLOW_EINVAL);
+    assert_string_equal(
+        f.err.msg, "job.toml: batch: tile: 16778240 tokens, as auto is all "
+                   "of a micro-batch on a GPU: expected at most 16777216");
+    done(&f);
+}
+
 static void rings_are_no_longer_than_the_step(void **state)
 {
     struct fixture f;
@@ -351,6 +390,8 @@ int main(void)
         cmocka_unit_test(a_small_step_has_two_tiles),
         cmocka_unit_test(any_shape_is_covered),
         cmocka_unit_test(what_does_not_divide_is_named),
+        cmocka_unit_test(too_many_tiles_are_refused_before_they_are_cut),
+        cmocka_unit_test(a_tile_is_not_larger_than_a_task_may_be),
         cmocka_unit_test(rings_are_no_longer_than_the_step),
         cmocka_unit_test(a_tile_of_a_gpu_is_the_micro_batch),
         cmocka_unit_test(the_head_works_on_slices_where_logits_are_many),
