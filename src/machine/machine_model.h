@@ -75,6 +75,8 @@ struct dsf_kind_rate {
 
 struct dsf_machine_model {
     char *path; /* of the file that it was read from, or NULL */
+    bool here;  /* this machine, of whose disks only those are known that a job
+                   uses */
     struct dsf_machine_main main;
     struct dsf_machine_link link, network;
     struct dsf_machine_disk disk;
@@ -128,6 +130,12 @@ struct dsf_kind_rate *dsf_machine_model_add_kind(struct dsf_machine_model *m,
 static inline bool dsf_machine_has_disk(const struct dsf_machine_model *m)
 {
     return m->disk.read != 0 || m->disk.write != 0;
+}
+
+/* May data be on a disk of the machine? NULL: this one. */
+static inline bool dsf_machine_may_use_disk(const struct dsf_machine_model *m)
+{
+    return m == NULL || m->here || m->disk.read > 0;
 }
 
 /* What a plan asks of a machine, for one that is described: the cores of a

@@ -346,11 +346,14 @@ int dsf_machine_of_job(const struct dsf_machine *machine,
     bool gpus = machine->gpus > 0 && dsf_gpu_present_load(machine, m);
     int status = gpus ? DSFLOW_OK : dsf_machine_present(machine, m, err);
 
-    if (status == DSFLOW_OK && !gpus)
+    if (status < 0)
+        return status;
+    m->here = true;
+    if (!gpus)
         find_type(machine, dsf_compute_type(job), m);
-    if (status == DSFLOW_OK && dsf_disks_are_used(job))
+    if (dsf_disks_are_used(job))
         find_disks(job, m);
-    return status;
+    return DSFLOW_OK;
 }
 
 int dsf_machine_save_disk(const struct dsf_machine_disk *disk,

@@ -312,7 +312,7 @@ bool dsf_fit_is_hopeless(const struct dsf_job *job,
     *memory = all_memory(machine, m);
     if (job->nvme.size >= 0)
         *disks = (double)job->nvme.size;
-    else if (m == NULL)
+    else if (m == NULL || m->here)
         *disks = dsf_disks_free(job);
     else if (m->disk.read > 0)
         *disks = disk_budget(job, m);

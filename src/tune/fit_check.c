@@ -60,7 +60,7 @@ static bool lacks_disk(const struct dsf_job *job,
 
     for (int role = 0; role < DSFLOW_NROLES; role++)
         uses = uses || dsf_offload_keys(job)->home[role] == DSFLOW_NVME;
-    return uses && m != NULL && !(m->disk.read > 0);
+    return uses && !dsf_machine_may_use_disk(m);
 }
 
 /* "; these would fit", or what there is to be said of it. */

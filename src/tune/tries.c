@@ -206,13 +206,12 @@ static bool on_disk(const struct dsf_offload_keys *keys)
 void dsf_list_memories(struct dsf_changes *c)
 {
     const struct dsf_offload_keys *asked = dsf_offload_keys(c->job);
-    bool no_disk = c->machine != NULL && !(c->machine->disk.read > 0);
+    const bool no_disk = !dsf_machine_may_use_disk(c->machine);
     struct dsf_offload_keys keys = *asked;
 
     for (unsigned i = 1; dsf_offload_fallback(i, &keys); i++, keys = *asked) {
         struct dsf_change *x = NULL;
 
-        /* A machine that is described says whether it has a disk. */
         if (on_disk(&keys) && no_disk)
             continue;
         for (const struct dsflow_option *o = dsf_policy_offload.options;

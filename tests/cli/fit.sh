@@ -99,7 +99,23 @@ tail -n 1 out | grep -q "^batch.order=[a-z]*_major: the fastest of" ||
 "$dsflow" plan job.toml $nvme --set batch.order=micro_major |
     grep -q "^batch.order" && fault "an order that was given is chosen"
 
+# Disks are among what would fit, also where keys are auto, for which the machine is
+# measured without them.
+nvme="--set memory.nvme.path=disk"
+all="$nvme --set offload.optimizer=nvme --set offload.params=nvme
+    --set offload.gradients=nvme --set offload.activations=nvme
+    --set offload.read_ahead=0 --set offload.write_behind=0"
+tight="$(needs $all)KiB"
+for command in plan run; do
+    "$dsflow" $command job.toml $nvme --set zero.stage=auto --set job.output=tight \
+        --set memory.device="$tight" > out 2>&1
+    [ $? -eq 2 ] || fault "$command: all of it fits in $tight"
+    grep -q 'has .*; .*offload.activations = "nvme".* would fit$' out ||
+        fault "$command: in $tight: $(tail -n 1 out)"
+done
+
 # A sample needs the whole model: it is left out where there is no room for that.
+nvme="$nvme --set offload.params=nvme --set offload.read_ahead=0"
 run sampled $nvme --set job.steps=4 --set sample.tokens=5 \
     --set memory.host="$(($(needs_in cpu $nvme) + 60))KiB"
 grep -q "no sample: text takes .*, for parameters, keys and values, and .* of memory are left; dsflow generate sampled" log ||
