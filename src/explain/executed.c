@@ -65,6 +65,21 @@ static bool is_whole(const struct dsf_executed *s, uint32_t step)
     return n > 0 && n == s->ntasks;
 }
 
+/* Steps may run other programs than the one that is explained. */
+static int fail_none(const struct dsf_trace *trace, struct dsflow_err *err)
+{
+    for (unsigned k = trace->laps.first; k < trace->laps.n; k++)
+        if (trace->laps.v[k].ran && trace->laps.v[k].program != DSFLOW_STEP)
+            return dsflow_fail(
+                err, DSFLOW_EINVAL,
+                "the trace has no whole step of the program step: expected "
+                "one, as those of %s are drawn, and not explained",
+                dsflow_graph_program(trace->graph, trace->laps.v[k].program));
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "the trace has no whole step: expected one that "
+                       "begins and ends in it");
+}
+
 /* The most consecutive whole steps; of them, those inside. */
 static int choose(struct dsf_executed *s, const struct dsf_trace *trace,
                   struct dsflow_err *err)
@@ -82,9 +97,7 @@ static int choose(struct dsf_executed *s, const struct dsf_trace *trace,
         }
     }
     if (most == 0)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "the trace has no whole step: expected one that "
-                           "begins and ends in it");
+        return fail_none(trace, err);
     s->from = most > 1 ? first + 1 : first;
     s->to = most > 2 ? first + most - 1 : first + most;
     s->start = trace->laps.v[s->from].begin;

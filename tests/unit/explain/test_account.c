@@ -434,6 +434,28 @@ static void a_trace_without_a_whole_step_is_refused(void **state)
     free_trace(t);
 }
 
+static void a_trace_of_steps_of_another_program_is_refused(void **state)
+{
+    struct dsf_trace *t = new_trace(1, 1);
+    dsflow_data_id x = data(t, "x", NULL);
+    struct dsflow_task_spec other =
+        DSFLOW_TASK(.op = &work, .layer = -1, .rank = 0, .data = &x, .ndata = 1,
+                    .program = dsflow_graph_add_program(t->graph, "other"));
+    struct dsf_account acc;
+    struct dsflow_err err;
+
+    TASK(t, &work, 0, x);
+    t->facts.steps = 1u << other.program;
+    ran(t, dsflow_graph_add_task(t->graph, &other).i, 0, 0, 0, 1);
+    finish(t);
+    assert_int_equal(dsf_account_init(&acc, t, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg,
+                        "the trace has no whole step of the program step: "
+                        "expected one, as those of other are drawn, and not "
+                        "explained");
+    free_trace(t);
+}
+
 static unsigned roll(unsigned *seed, unsigned n)
 {
     *seed = *seed * 1103515245u + 12345u;
@@ -629,6 +651,7 @@ int main(void)
         cmocka_unit_test(a_step_among_steps_is_what_counts),
         cmocka_unit_test(the_way_goes_back_by_what_was_last),
         cmocka_unit_test(a_trace_without_a_whole_step_is_refused),
+        cmocka_unit_test(a_trace_of_steps_of_another_program_is_refused),
         cmocka_unit_test(parts_sum_to_the_whole_whatever_ran),
         cmocka_unit_test(waiting_for_a_disk_is_waiting_for_data_on_its_way),
         cmocka_unit_test(a_disk_that_does_both_at_once_works_once),
