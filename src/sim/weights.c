@@ -5,6 +5,7 @@
 #include "graph/task.h"
 #include "plan/division.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,7 +170,8 @@ static void set_scratch(struct dsf_rank_weight *rank, double bytes)
     rank->scratch = bytes;
 }
 
-/* Every `workers`-th rank from `first` on has the same one. */
+/* Every `workers`-th rank from `first` on has the same one, of which it is
+ * given whole bytes. */
 static void share_worker(struct dsf_weights *w, unsigned first, unsigned end,
                          unsigned workers)
 {
@@ -180,7 +182,7 @@ static void share_worker(struct dsf_weights *w, unsigned first, unsigned end,
         if (w->ranks[r].scratch > most)
             most = w->ranks[r].scratch;
     for (unsigned r = first; r < end; r += workers)
-        set_scratch(&w->ranks[r], most / sharing);
+        set_scratch(&w->ranks[r], ceil(most / sharing));
 }
 
 void dsf_weights_share_workers(struct dsf_weights *w, unsigned first,

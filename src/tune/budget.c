@@ -133,9 +133,9 @@ static void place_on_devices(const struct dsflow_plan *plan,
     if (dsf_exec_needs_find(graph, &options, &needs, NULL) < 0)
         return;
     for (unsigned r = needs.first; r < w->nranks && r < needs.nranks; r++)
-        dsf_weights_place(w, r, (double)needs.ranks[r].device,
-                          (double)needs.ranks[r].near,
-                          (double)needs.host / (needs.nranks - needs.first));
+        dsf_weights_place(
+            w, r, (double)needs.ranks[r].device, (double)needs.ranks[r].near,
+            ceil((double)needs.host / (needs.nranks - needs.first)));
     dsf_exec_needs_fini(&needs);
 }
 

@@ -94,11 +94,10 @@ static void workers_have_scratch_for_the_ranks_they_work_for(void **state)
         unsigned workers;
         double scratch[3];
     } cases[] = {
-        { 3, { 50, 20, 4 } },
-        { 6, { 100, 40, 8 } },
+        { 3, { 50, 20, 4 } },  { 6, { 100, 40, 8 } },
         { 5, { 100, 40, 4 } }, /* workers 0 and 1, 2 and 3, and 4 */
         { 2, { 25, 20, 25 } }, /* the first is of ranks 0 and 2 */
-        { 1, { 50 / 3.0, 50 / 3.0, 50 / 3.0 } },
+        { 1, { 17, 17, 17 } },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
