@@ -10,6 +10,7 @@
 #include "exec/starpu_private.h"
 
 #include "base/alloc.h"
+#include "base/aside.h"
 #include "machine/machine.h"
 
 #include <errno.h>
@@ -100,6 +101,7 @@ static void remove_all(const char *folder)
     name_in(path, folder, "bus");
     rmdir(path);
     rmdir(folder);
+    dsf_aside_forget_folder(folder);
 }
 
 /* In the first folder for temporary files that has room. */
@@ -118,6 +120,7 @@ static int make_folder(char folder[static LONGEST],
             why = errno;
             continue;
         }
+        dsf_aside_add_folder(folder); /* a signal may end the process */
         if (write_all(folder, machine) == 0)
             return DSFLOW_OK;
         why = errno;

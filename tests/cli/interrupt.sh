@@ -63,6 +63,16 @@ kill -TERM $pid
 ended 143
 tidy
 
+# Nor is anything left of the files that StarPU reads when it starts.
+mkdir tmp
+for try in 1 2 3 4 5; do
+    TMPDIR=$here/tmp start early$try
+    until [ -n "$(ls tmp)" ] || [ -s "$out/metrics.jsonl" ]; do :; done
+    kill -TERM $pid
+    wait $pid
+    [ -z "$(ls tmp)" ] || fault "$out: left behind: $(ls tmp)"
+done
+
 # In a step: it is finished, as was said at once, and saved; the end is as if
 # there had been no signal.
 run whole
