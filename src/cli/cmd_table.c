@@ -1,6 +1,7 @@
 /* cmd_table.c - the commands, in the order `dsflow --help` lists them. */
 #include "cli/cmd.h"
-#include "config/option.h"
+
+#include "base/nearest.h"
 
 #include <limits.h>
 #include <string.h>

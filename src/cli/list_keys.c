@@ -2,6 +2,7 @@
 #include "cli/list_keys.h"
 
 #include "base/alloc.h"
+#include "base/nearest.h"
 #include "cli/screen.h"
 #include "cli/wrap.h"
 #include "config/job_tables.h"

@@ -2,8 +2,8 @@
 #include "cli/words.h"
 
 #include "base/alloc.h"
+#include "base/nearest.h"
 #include "cli/help.h"
-#include "config/option.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -55,9 +55,4 @@ struct dsf_expected {
 };
 struct dsf_expected dsf_option_expected(const struct dsflow_option *option);
 
-/* The one of `names` (n of them) that is nearest to `name`, or NULL when none
- * is near: for "did you mean". */
-const char *dsf_nearest(const char *name, const char *const *names,
-                        unsigned n);
-
 #endif

@@ -2,6 +2,7 @@
 #include "config/unknown.h"
 
 #include "base/alloc.h"
+#include "base/nearest.h"
 #include "config/job_tables.h"
 #include "config/option.h"
 

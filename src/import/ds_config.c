@@ -3,9 +3,9 @@
 #include "import/ds_private.h"
 
 #include "base/alloc.h"
+#include "base/nearest.h"
 #include "base/utf8.h"
 #include "config/job.h"
-#include "config/option.h"
 #include "import/ds_keys.h"
 
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 #include "machine/machine_model_private.h"
 
 #include "base/alloc.h"
+#include "base/nearest.h"
 #include "base/utf8.h"
 #include "config/job_tables.h"
 

@@ -244,16 +244,6 @@ static void checkpoints_are_saved_after_steps_or_after_a_time(void **state)
     dsf_job_fini(&job);
 }
 
-static void only_a_near_name_is_suggested(void **state)
-{
-    static const char *const names[] = { "warmup", "min_ratio", "total" };
-
-    assert_string_equal(dsf_nearest("warm_up", names, 3), "warmup");
-    assert_string_equal(dsf_nearest("min_ration", names, 3), "min_ratio");
-    assert_null(dsf_nearest("gradient", names, 3));
-    assert_null(dsf_nearest("", names, 3));
-}
-
 static void names_of_others_are_known(void **state)
 {
     struct dsf_meant m = dsf_meant("hidden_size");
@@ -324,7 +314,6 @@ int main(void)
         cmocka_unit_test(names_of_values_are_those_that_are_accepted),
         cmocka_unit_test(a_job_with_other_keys_leaves_the_first_as_it_is),
         cmocka_unit_test(checkpoints_are_saved_after_steps_or_after_a_time),
-        cmocka_unit_test(only_a_near_name_is_suggested),
         cmocka_unit_test(names_of_others_are_known),
         cmocka_unit_test(what_they_are_told_is_there),
     };
