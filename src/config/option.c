@@ -1,5 +1,5 @@
 /* option.c - from a value of job.toml to a field of a structure. */
-#include "config/option.h"
+#include "config/option_private.h"
 
 #include "base/alloc.h"
 #include "base/fatal.h"
@@ -137,23 +137,6 @@ static bool is_auto(const struct dsf_toml_value *v)
     return v->type == DSF_TOML_STRING && strcmp(v->string, "auto") == 0;
 }
 
-static void free_strings(struct dsflow_strings *s)
-{
-    for (unsigned i = 0; i < s->n; i++)
-        free(s->v[i]);
-    free(s->v);
-    *s = (struct dsflow_strings){ 0 };
-}
-
-static void free_tables(const struct dsflow_option *o,
-                        struct dsflow_tables *tables)
-{
-    for (unsigned i = 0; i < tables->n; i++)
-        dsf_options_fini(o->keys, (char *)tables->v + i * o->size);
-    free(tables->v);
-    *tables = (struct dsflow_tables){ 0 };
-}
-
 static bool set_ints(const struct dsflow_option *o, struct dsflow_ints *field,
                      const struct dsf_toml_value *v)
 {
@@ -169,7 +152,8 @@ static bool set_ints(const struct dsflow_option *o, struct dsflow_ints *field,
     return true;
 }
 
-static bool set_strings(struct dsflow_strings *field,
+static bool set_strings(const struct dsflow_option *o,
+                        struct dsflow_strings *field,
                         const struct dsf_toml_value *v)
 {
     const struct dsf_toml_value *items =
@@ -179,7 +163,7 @@ static bool set_strings(struct dsflow_strings *field,
     for (size_t i = 0; i < n; i++)
         if (items[i].type != DSF_TOML_STRING)
             return false;
-    free_strings(field);
+    dsf_field_free(o, field);
     field->v = dsf_xcalloc(n, sizeof(*field->v));
     for (size_t i = 0; i < n; i++)
         field->v[field->n++] = dsf_xstrdup(items[i].string);
@@ -282,11 +266,11 @@ static bool set(const struct dsflow_option *o, void *base,
         if (v->type != DSF_TOML_STRING ||
             (o->names != NULL && find_word(o, v) < 0))
             return false;
-        free(*(char **)field);
+        dsf_field_free(o, field);
         *(char **)field = dsf_xstrdup(v->string);
         return true;
     case DSFLOW_STRINGS:
-        return set_strings(field, v);
+        return set_strings(o, field, v);
     case DSFLOW_INTS:
         return set_ints(o, field, v);
     case DSFLOW_CHOICE:
@@ -301,7 +285,7 @@ static bool set(const struct dsflow_option *o, void *base,
     case DSFLOW_TABLES: /* none; others are added one by one */
         if (v->type != DSF_TOML_ARRAY || v->nitems > 0)
             return false;
-        free_tables(o, field);
+        dsf_field_free(o, field);
         return true;
     }
     return false;
@@ -314,132 +298,6 @@ int dsf_option_set(const struct dsflow_option *o, void *base,
         return DSFLOW_OK;
     return dsflow_fail(err, DSFLOW_EINVAL, "%.100s: expected %s", value->text,
                        dsf_option_expected(o).s);
-}
-
-static size_t field_size(enum dsflow_option_type type)
-{
-    switch (type) {
-    case DSFLOW_BOOL:
-        return sizeof(bool);
-    case DSFLOW_CHOICE:
-        return sizeof(int);
-    case DSFLOW_STRING:
-        return sizeof(char *);
-    case DSFLOW_STRINGS:
-        return sizeof(struct dsflow_strings);
-    case DSFLOW_INTS:
-        return sizeof(struct dsflow_ints);
-    case DSFLOW_PAIR:
-        return 2 * sizeof(double);
-    case DSFLOW_FLOAT:
-    case DSFLOW_SHARE:
-    case DSFLOW_TIME:
-        return sizeof(double);
-    case DSFLOW_EVERY:
-        return sizeof(struct dsflow_every);
-    case DSFLOW_TABLES:
-        return sizeof(struct dsflow_tables);
-    case DSFLOW_INT:
-    case DSFLOW_AUTO:
-    case DSFLOW_SIZE:
-        return sizeof(int64_t);
-    }
-    return 0;
-}
-
-static void copy_strings(struct dsflow_strings *to,
-                         const struct dsflow_strings *from)
-{
-    *to = (struct dsflow_strings){ dsf_xcalloc(from->n + 1, sizeof(*to->v)),
-                                   from->n };
-    for (unsigned i = 0; i < from->n; i++)
-        to->v[i] = dsf_xstrdup(from->v[i]);
-}
-
-static void copy_ints(struct dsflow_ints *to, const struct dsflow_ints *from)
-{
-    *to = (struct dsflow_ints){ dsf_xcalloc(from->n + 1, sizeof(*to->v)),
-                                from->n };
-    for (unsigned i = 0; i < from->n; i++)
-        to->v[i] = from->v[i];
-}
-
-static void copy_tables(const struct dsflow_option *o, struct dsflow_tables *to,
-                        const struct dsflow_tables *from)
-{
-    *to = (struct dsflow_tables){ dsf_xcalloc(from->n + 1, o->size), from->n };
-    for (unsigned i = 0; i < from->n; i++)
-        dsf_options_copy(o->keys, (char *)to->v + i * o->size,
-                         (const char *)from->v + i * o->size);
-}
-
-void dsf_options_copy(const struct dsflow_option *options, void *to,
-                      const void *from)
-{
-    for (const struct dsflow_option *o = options; o->key != NULL; o++) {
-        void *field = (char *)to + o->offset;
-        const void *its = (const char *)from + o->offset;
-
-        if (o->type == DSFLOW_STRING)
-            *(char **)field = dsf_xstrdup(*(char *const *)its);
-        else if (o->type == DSFLOW_STRINGS)
-            copy_strings(field, its);
-        else if (o->type == DSFLOW_INTS)
-            copy_ints(field, its);
-        else if (o->type == DSFLOW_TABLES)
-            copy_tables(o, field, its);
-        else
-            memcpy(field, its, field_size(o->type));
-    }
-}
-
-static bool same_strings(const struct dsflow_strings *a,
-                         const struct dsflow_strings *b)
-{
-    if (a->n != b->n)
-        return false;
-    for (unsigned i = 0; i < a->n; i++)
-        if (strcmp(a->v[i], b->v[i]) != 0)
-            return false;
-    return true;
-}
-
-static bool same_tables(const struct dsflow_option *o,
-                        const struct dsflow_tables *a,
-                        const struct dsflow_tables *b)
-{
-    if (a->n != b->n)
-        return false;
-    for (unsigned i = 0; i < a->n; i++)
-        for (const struct dsflow_option *k = o->keys; k->key != NULL; k++)
-            if (!dsf_option_same(k, (char *)a->v + i * o->size,
-                                 (char *)b->v + i * o->size))
-                return false;
-    return true;
-}
-
-bool dsf_option_same(const struct dsflow_option *o, const void *base_a,
-                     const void *base_b)
-{
-    const void *a = (const char *)base_a + o->offset;
-    const void *b = (const char *)base_b + o->offset;
-
-    switch (o->type) {
-    case DSFLOW_STRING:
-        return strcmp(*(char *const *)a, *(char *const *)b) == 0;
-    case DSFLOW_STRINGS:
-        return same_strings(a, b);
-    case DSFLOW_INTS: {
-        const struct dsflow_ints *x = a, *y = b;
-
-        return x->n == y->n &&
-               (x->n == 0 || memcmp(x->v, y->v, x->n * sizeof(*x->v)) == 0);
-    }
-    case DSFLOW_TABLES:
-        return same_tables(o, a, b);
-    default:
-        return memcmp(a, b, field_size(o->type)) == 0;
-    }
 }
 
 /* Is what TOML reads one value, and a string where the key is of strings? */
@@ -510,7 +368,7 @@ int dsf_option_check(const struct dsflow_option *option, const char *value,
                      struct dsflow_err *err)
 {
     const struct dsflow_option alone[] = { *option, { 0 } };
-    void *base = dsf_xcalloc(1, option->offset + field_size(option->type));
+    void *base = dsf_xcalloc(1, option->offset + dsf_field_size(option->type));
     int status = set_text(option, base, value, err);
 
     dsf_options_fini(alone, base);
@@ -549,7 +407,7 @@ static int check_key(const struct dsflow_option *options,
 static int check_option(const struct dsflow_option *o, size_t size,
                         struct dsflow_err *err)
 {
-    size_t field = field_size(o->type);
+    size_t field = dsf_field_size(o->type);
 
     if (o->help == NULL)
         return dsflow_fail(err, DSFLOW_EINVAL, "%.60s: has no help", o->key);
@@ -613,23 +471,4 @@ int dsf_options_check(const char *name, const struct dsflow_option *options,
     dsf_options_fini(options, base);
     free(base);
     return status;
-}
-
-void dsf_options_fini(const struct dsflow_option *options, void *base)
-{
-    for (; options->key != NULL; options++) {
-        void *field = (char *)base + options->offset;
-
-        if (options->type == DSFLOW_STRING) {
-            free(*(char **)field);
-            *(char **)field = NULL;
-        } else if (options->type == DSFLOW_STRINGS) {
-            free_strings(field);
-        } else if (options->type == DSFLOW_INTS) {
-            free(((struct dsflow_ints *)field)->v);
-            *(struct dsflow_ints *)field = (struct dsflow_ints){ 0 };
-        } else if (options->type == DSFLOW_TABLES) {
-            free_tables(options, field);
-        }
-    }
 }
