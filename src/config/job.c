@@ -9,21 +9,10 @@
 #include "config/unknown.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static const struct dsf_key_place *
-find_place(const struct dsf_job *job, const char *table, const char *key)
-{
-    for (size_t i = job->where->n; i-- > 0;)
-        if (strcmp(job->where->v[i].table, table) == 0 &&
-            strcmp(job->where->v[i].key, key) == 0)
-            return &job->where->v[i];
-    return NULL;
-}
 
 double dsf_job_ranks(const struct dsf_job *job)
 {
@@ -32,62 +21,6 @@ double dsf_job_ranks(const struct dsf_job *job)
     for (unsigned i = 0; dsflow_axis_at(i) != NULL; i++)
         ranks *= (double)job->mesh.size[i];
     return ranks;
-}
-
-bool dsf_job_has(const struct dsf_job *job, const char *table, const char *key)
-{
-    return find_place(job, table, key) != NULL;
-}
-
-bool dsf_job_has_set(const struct dsf_job *job, const char *table,
-                     const char *key)
-{
-    const struct dsf_key_place *place = find_place(job, table, key);
-    const size_t n = strlen(job->path);
-
-    /* What was passed on has no line. */
-    return place != NULL && (strncmp(place->text, "--set:", 6) == 0 ||
-                             (strncmp(place->text, job->path, n) == 0 &&
-                              strncmp(place->text + n, ": ", 2) == 0));
-}
-
-int dsf_job_fail(const struct dsf_job *job, struct dsflow_err *err, int status,
-                 const char *table, const char *key, const char *fmt, ...)
-{
-    const struct dsf_key_place *place = find_place(job, table, key);
-    char msg[400];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(msg, sizeof(msg), fmt, ap);
-    va_end(ap);
-    if (place != NULL)
-        return dsflow_fail(err, status, "%s: %s", place->text, msg);
-    return dsflow_fail(err, status, "%s: %s: %s: %s", job->path, table, key,
-                       msg);
-}
-
-/* Remember where a key was set, and to what; `text` is kept. The key "" is an
- * element of a table that repeats. */
-static void add_place(struct dsf_job *job, const char *table, const char *key,
-                      const char *value, char *text)
-{
-    struct dsf_job_where *w = job->where;
-
-    dsf_grow(&w->v, &w->cap, w->n + 1, sizeof(*w->v));
-    w->v[w->n++] = (struct dsf_key_place){ dsf_xstrdup(table), dsf_xstrdup(key),
-                                           text, dsf_xstrdup(value) };
-}
-
-/* The elements of table.key are gone. */
-static void forget_rows(struct dsf_job *job, const char *table, const char *key)
-{
-    char *name = dsf_xasprintf("%s.%s[", table, key);
-
-    for (size_t i = 0; i < job->where->n; i++)
-        if (strncmp(job->where->v[i].table, name, strlen(name)) == 0)
-            job->where->v[i].table[0] = '\0';
-    free(name);
 }
 
 /* The element that "name[2]" means: it may be the first that is not there. */
@@ -148,7 +81,8 @@ static int set_key(struct dsf_job *job, const char *place, enum dsf_said said,
     name = dsf_row_name(table, row);
     if (table->rows != NULL && row == dsf_job_rows(job, table)) {
         dsf_job_add_row(job, table);
-        add_place(job, name.s, "", "", dsf_xasprintf("%s: %s", place, name.s));
+        dsf_job_add_place(job, name.s, "", "",
+                          dsf_xasprintf("%s: %s", place, name.s));
     }
     if (option == NULL)
         return DSFLOW_OK;
@@ -158,9 +92,9 @@ static int set_key(struct dsf_job *job, const char *place, enum dsf_said said,
     if (status < 0)
         dsflow_fail_in(err, status, text);
     if (status == DSFLOW_OK && option->type == DSFLOW_TABLES)
-        forget_rows(job, name.s, e->key);
+        dsf_job_forget_rows(job, name.s, e->key);
     if (status == DSFLOW_OK && said == DSF_GIVEN)
-        add_place(job, name.s, e->key, e->value.text, text);
+        dsf_job_add_place(job, name.s, e->key, e->value.text, text);
     else
         free(text);
     return status;
@@ -223,7 +157,7 @@ int dsf_job_set(struct dsf_job *job, const char *set, enum dsf_said said,
 static int check_row(const struct dsf_job *job, const struct dsf_table *t,
                      const char *name, struct dsflow_err *err)
 {
-    const struct dsf_key_place *place = find_place(job, name, "");
+    const struct dsf_key_place *place = dsf_job_place(job, name, "");
 
     for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
         if (o->fallback == NULL && !dsf_job_has(job, name, o->key))
@@ -477,7 +411,7 @@ static const char *text_of(const struct dsf_job *job, const struct dsf_table *t,
                            unsigned row, const struct dsflow_option *o)
 {
     const struct dsf_key_place *place =
-        find_place(job, dsf_row_name(t, row).s, o->key);
+        dsf_job_place(job, dsf_row_name(t, row).s, o->key);
 
     if (row >= dsf_job_rows(job, t))
         return "nothing";
@@ -521,7 +455,7 @@ static void write_row(const struct dsf_job *job, const struct dsf_table *t,
     if (open)
         fprintf(out, "[[%s]]\n", t->name);
     for (const struct dsflow_option *o = t->options; o->key != NULL; o++) {
-        const struct dsf_key_place *place = find_place(job, name.s, o->key);
+        const struct dsf_key_place *place = dsf_job_place(job, name.s, o->key);
 
         if (place == NULL || o->type == DSFLOW_TABLES)
             continue;
@@ -554,14 +488,7 @@ void dsf_job_fini(struct dsf_job *job)
     for (unsigned i = 0; i < job->nparts; i++)
         free(job->parts[i]);
     free(job->parts);
-    for (size_t i = 0; i < job->where->n; i++) {
-        free(job->where->v[i].table);
-        free(job->where->v[i].key);
-        free(job->where->v[i].text);
-        free(job->where->v[i].value);
-    }
-    free(job->where->v);
-    free(job->where);
+    dsf_job_where_free(job->where);
     free(job->path);
     memset(job, 0, sizeof(*job));
 }

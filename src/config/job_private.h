@@ -1,4 +1,4 @@
-/* job_private.h - what job.c, job_saved.c and job_with.c share. */
+/* job_private.h - what job.c, job_saved.c, job_where.c and job_with.c share. */
 #ifndef DSF_CONFIG_JOB_PRIVATE_H
 #define DSF_CONFIG_JOB_PRIVATE_H
 
@@ -15,6 +15,22 @@ struct dsf_job_where {
     struct dsf_key_place *v;
     size_t n, cap;
 };
+
+/* job_where.c: where a key was set last; NULL: it was not. */
+const struct dsf_key_place *dsf_job_place(const struct dsf_job *job,
+                                          const char *table, const char *key);
+
+/* Remember where a key was set, and to what; `text` is kept. The key "" is an
+ * element of a table that repeats. */
+void dsf_job_add_place(struct dsf_job *job, const char *table, const char *key,
+                       const char *value, char *text);
+
+/* The elements of table.key are gone. */
+void dsf_job_forget_rows(struct dsf_job *job, const char *table,
+                         const char *key);
+
+struct dsf_job_where *dsf_job_where_copy(const struct dsf_job_where *from);
+void dsf_job_where_free(struct dsf_job_where *where);
 
 /* Set one more key of a job that is being made: "batch.micro=4". */
 int dsf_job_set(struct dsf_job *job, const char *set, enum dsf_said said,

@@ -5,29 +5,13 @@
 #include "config/job_tables.h"
 #include "config/option.h"
 
-#include <string.h>
-
-static struct dsf_job_where *copy_where(const struct dsf_job_where *from)
-{
-    struct dsf_job_where *to = dsf_xcalloc(1, sizeof(*to));
-
-    to->n = to->cap = from->n;
-    to->v = dsf_xcalloc(from->n + 1, sizeof(*to->v));
-    for (size_t i = 0; i < from->n; i++)
-        to->v[i] = (struct dsf_key_place){ dsf_xstrdup(from->v[i].table),
-                                       dsf_xstrdup(from->v[i].key),
-                                       dsf_xstrdup(from->v[i].text),
-                                       dsf_xstrdup(from->v[i].value) };
-    return to;
-}
-
 static void copy_job(struct dsf_job *to, const struct dsf_job *from)
 {
     const struct dsf_table *t;
 
     *to = *from;
     to->path = dsf_xstrdup(from->path);
-    to->where = copy_where(from->where);
+    to->where = dsf_job_where_copy(from->where);
     to->parts = NULL;
     to->nparts = 0;
     dsf_job_add_empty_parts(to, from->nparts);
