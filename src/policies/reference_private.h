@@ -90,7 +90,8 @@ static inline void dsf_step_stand_at_group(struct step *s, int32_t group)
         s->t = dsf_plan_tile_of_group(plan, group % tokens);
 }
 
-/* Emit a task of layer `l` where the step stands; `fresh` as in the graph. */
+/* reference_ports.c: emit a task of layer `l` where the step stands; `fresh` as
+ * in the graph. */
 void dsf_step_emit(struct step *s, const struct dsflow_op *op,
                    const void *args, int l, unsigned fresh, unsigned n,
                    const dsflow_data_id *data);
@@ -125,7 +126,8 @@ struct dsflow_site dsf_step_site(const struct step *s, int l,
 dsflow_data_id dsf_step_in_ring(struct step *s, enum dsflow_from from,
                                 int32_t ring, int l, int t);
 
-/* The data on port `p` of the `i`-th segment of layer `l`, of tile `t`. */
+/* reference_ports.c: the data on port `p` of the `i`-th segment of layer `l`,
+ * of tile `t`. */
 dsflow_data_id dsf_step_on_port(struct step *s, int l, unsigned i, unsigned p,
                                 int t);
 
