@@ -2,20 +2,13 @@
  *
  * Tasks that move data between ranks are the only ones that read what another
  * rank has (policy `send`). What one of them reads of another process is a
- * message: `transmit` there, a `receive` here. What it only copies is received
- * where it belongs; what it adds up comes into buffers, of which so many take
- * turns that one task's may come while another's are added.
- *
- * Where ranks are on devices, messages are of buffers in main memory: what goes
- * is copied there first, and what comes is copied on, which engines of devices
- * do beside kernels. Where GPUs are to send to each other, what is on GPUs at
- * both ends goes straight.
+ * message: `transmit` there, a `receive` here (process_messages.c).
  */
-#include "policies/processes.h"
+#include "policies/process_private.h"
 
 #include "base/alloc.h"
 #include "policies/policies.h"
-#include "plan/process_buffers.h"
+#include "policies/processes.h"
 #include "tasks/tasks.h"
 
 #include <dsflow/rewrite.h>
@@ -23,320 +16,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-struct apart {
-    const struct dsf_processes *all;
-    int32_t own;
-    struct dsflow_rewrite rw;
-    uint32_t *sent, *got; /* by process: messages to it, and from it */
-    uint64_t *out, *in;   /* hashes of these */
-    struct dsf_process_buffers buffers;
-    uint32_t *written; /* by data: how often, by what is here */
-    uint32_t *carried; /* by tasks of the part that send something: the data of
-                          the part that it is of */
-    size_t cap_carried;
-
-    /* Of a task: by data of it, the process that it comes from, or -1: it is
-     * here; and the number of the message. */
-    int32_t *from;
-    uint32_t *tags;
-    dsflow_data_id *ports;
-    size_t cap_from, cap_tags, cap_ports;
-};
-
-static const struct dsflow_data_spec *
-data_of(const struct apart *a, const struct dsflow_task_spec *t, unsigned i)
-{
-    return dsflow_graph_data(a->rw.in, t->data[i]);
-}
-
-static int32_t home_of(const struct apart *a, const struct dsflow_task_spec *t,
-                       unsigned i)
-{
-    return dsf_process_of(a->all, data_of(a, t, i)->home);
-}
-
-/* Does it take some heads out of rows that have all? They are put together
- * before they go. */
-static bool takes_heads(const struct dsflow_task_spec *t)
-{
-    return t->op == &dsf_op_all_to_all_heads &&
-           ((const struct dsf_heads_args *)t->args)->take >= 0;
-}
-
-/* What the task takes of its data[i]: `at` is where that goes to, of data[0] or
- * of send's `out`, where it is no more than copied. */
-static struct dsf_range range_of(const struct apart *a,
-                                 const struct dsflow_task_spec *t, unsigned i)
-{
-    const struct dsf_sum_args *sum = t->args;
-
-    if (t->op == &dsf_op_copy)
-        return *(const struct dsf_range *)t->args;
-    if (t->op == &dsf_op_gather)
-        return dsf_gather_move(t->args, i);
-    if (t->op == &dsf_op_gather_coded)
-        return dsf_gather_coded_move(t->args, i);
-    if (takes_heads(t))
-        return (struct dsf_range){ dsf_heads_elems(t->args, 1), 0, 0 };
-    if (t->op == &dsf_op_reduce)
-        return (struct dsf_range){ sum->elems, 0, sum->from };
-    if (t->op == &dsf_op_add_compressed)
-        return dsf_compressed_move(t->args, data_of(a, t, i)->elems);
-    return (struct dsf_range){ data_of(a, t, i)->elems, 0, 0 };
-}
-
-/* What a task makes. */
-static unsigned made_by(const struct dsflow_task_spec *t)
-{
-    unsigned i = 0;
-
-    while (i + 1 < t->ndata && !(dsflow_task_access(t, i) & DSFLOW_W))
-        i++;
-    return i;
-}
-
-/* Does it go from GPU to GPU? Both processes say the same. Batches, control and
- * the like are the host's: they, and sums of a few numbers, are in main memory.
- */
-static bool is_direct(const struct apart *a, const struct dsflow_task_spec *t,
-                      unsigned i)
-{
-    const struct dsflow_data_spec *from = data_of(a, t, i);
-
-    return a->all->direct && from->tier == DSFLOW_DEVICE &&
-           data_of(a, t, made_by(t))->tier == DSFLOW_DEVICE &&
-           t->op != &dsf_op_sum && !takes_heads(t) &&
-           !(t->op == &dsf_op_send && from->role == DSFLOW_BUFFERS);
-}
-
-/* Does it go as it is, and not by way of main memory? */
-static bool is_straight(const struct apart *a, const struct dsflow_task_spec *t,
-                        unsigned i)
-{
-    return !a->all->devices || is_direct(a, t, i);
-}
-
-/* The bytes of a row, where just those that are there go. */
-static uint32_t row_of(const struct apart *a, const struct dsflow_task_spec *t,
-                       unsigned i)
-{
-    return t->op == &dsf_op_add_rows && !is_direct(a, t, i)
-               ? (uint32_t)dsf_row_bytes(t->args)
-               : 0;
-}
-
-/* What the task takes of its data[i], from number `at` on of what is here, with
- * rank `other` of `process`. */
-static struct dsf_message_args message(const struct apart *a,
-                                       const struct dsflow_task_spec *t,
-                                       unsigned i, int64_t at, int32_t process,
-                                       uint32_t tag, int32_t other)
-{
-    return (struct dsf_message_args){ .elems = range_of(a, t, i).elems,
-                                      .at = at,
-                                      .process = process,
-                                      .tag = tag,
-                                      .rank = is_direct(a, t, i) ? other : -1,
-                                      .row = row_of(a, t, i) };
-}
-
-/* What both ends of a message with `process` know of it, of all up to it. */
-static void mix_message(const struct apart *a, uint64_t *hashes,
-                        int32_t process, const struct dsflow_task_spec *t,
-                        unsigned i)
-{
-    dsf_process_mix_message(&hashes[process], t,
-                            (enum dsflow_dtype)data_of(a, t, i)->dtype,
-                            range_of(a, t, i).elems, is_direct(a, t, i));
-}
-
-/* --- what goes ------------------------------------------------------------ */
-
-/* The task that was added last is on the way of this data to a process. */
-static void note_carried(struct apart *a, dsflow_data_id data)
-{
-    uint32_t n = dsflow_graph_ntasks(a->rw.out);
-
-    dsf_grow(&a->carried, &a->cap_carried, n, sizeof(*a->carried));
-    a->carried[n - 1] = data.i;
-}
-
-/* What the task takes of its data[i], in main memory: copied there, if it is
- * not there already. */
-static dsflow_data_id leave(struct apart *a, const struct dsflow_task_spec *t,
-                            unsigned i, dsflow_data_id data)
-{
-    const struct dsflow_data_spec *d = data_of(a, t, i);
-    struct dsf_range move = range_of(a, t, i);
-    struct dsf_left what = { t->data[i], a->written[t->data[i].i], move.from,
-                             t->program };
-    dsflow_data_id ports[2] = { { 0 }, data };
-
-    if (takes_heads(t))
-        what.from = ((const struct dsf_heads_args *)t->args)->take;
-    if (dsf_process_leaving(&a->buffers, a->rw.out, d->home, d->dtype,
-                            move.elems, &what, &ports[0]))
-        return ports[0];
-    move.at = 0;
-    if (takes_heads(t))
-        dsf_add_like(a->rw.out, t, t->op, t->args, d->home, true, 2, ports);
-    else
-        dsf_add_like(a->rw.out, t, &dsf_op_copy, &move, d->home, true, 2,
-                     ports);
-    note_carried(a, data);
-    return ports[0];
-}
-
-static void transmit(struct apart *a, const struct dsflow_task_spec *t,
-                     unsigned i, uint32_t tag)
-{
-    int64_t at = range_of(a, t, i).from;
-    dsflow_data_id data = dsflow_rewrite_data(&a->rw, t->data[i]), from = data;
-    struct dsf_message_args args;
-
-    mix_message(a, a->out, dsf_process_of(a->all, t->rank), t, i);
-    if (!is_straight(a, t, i) || takes_heads(t)) {
-        from = leave(a, t, i, data);
-        at = 0;
-    }
-    args = message(a, t, i, at, dsf_process_of(a->all, t->rank), tag, t->rank);
-    dsf_add_like(a->rw.out, t, &dsf_op_transmit, &args, data_of(a, t, i)->home,
-                 0, 1, &from);
-    note_carried(a, data);
-}
-
-/* --- what comes ----------------------------------------------------------- */
-
-static void receive(struct apart *a, const struct dsflow_task_spec *t,
-                    const struct dsf_receive_args *parts, dsflow_data_id out,
-                    bool fresh)
-{
-    dsf_add_like(a->rw.out, t, &dsf_op_receive, parts, t->rank, fresh, 1, &out);
-}
-
-static void copy_here(struct apart *a, const struct dsflow_task_spec *t,
-                      unsigned i, dsflow_data_id out, bool fresh)
-{
-    struct dsf_range move = range_of(a, t, i);
-    dsflow_data_id ports[2] = { out, dsflow_rewrite_data(&a->rw, t->data[i]) };
-
-    dsf_add_like(a->rw.out, t, &dsf_op_copy, &move, t->rank, fresh, 2, ports);
-}
-
-static struct dsf_message_args coming(const struct apart *a,
-                                      const struct dsflow_task_spec *t,
-                                      unsigned i, int64_t at)
-{
-    return message(a, t, i, at, a->from[i], a->tags[i],
-                   data_of(a, t, i)->home);
-}
-
-/* A buffer on the task's rank for what it takes of its data[i], the `k`-th of
- * its buffers of that name. */
-static dsflow_data_id buffer_for(struct apart *a,
-                                 const struct dsflow_task_spec *t, unsigned i,
-                                 unsigned k, const char *name)
-{
-    return dsf_process_buffer(&a->buffers, a->rw.out, name, t->rank,
-                              data_of(a, t, i)->dtype, range_of(a, t, i).elems,
-                              k);
-}
-
-/* Such a buffer, and the task that receives it. */
-static dsflow_data_id received(struct apart *a,
-                               const struct dsflow_task_spec *t, unsigned i,
-                               unsigned k, const char *name)
-{
-    struct dsf_receive_args parts = { .n = 1,
-                                      .part = { coming(a, t, i, 0) } };
-    dsflow_data_id id = buffer_for(a, t, i, k, name);
-
-    receive(a, t, &parts, id, true);
-    return id;
-}
-
-/* Receive what the task takes of its data[i] in main memory, and copy it into
- * `into`, from number `at` on. */
-static void arrive(struct apart *a, const struct dsflow_task_spec *t,
-                   unsigned i, unsigned k, dsflow_data_id into, int64_t at,
-                   bool fresh)
-{
-    struct dsf_range move = { range_of(a, t, i).elems, at, 0 };
-    dsflow_data_id ports[2] = { into, received(a, t, i, k, DSF_ARRIVING) };
-
-    dsf_add_like(a->rw.out, t, &dsf_op_copy, &move, t->rank, fresh, 2, ports);
-}
-
-/* What a task copies that is here is copied, the rest is received, into the
- * data[out] of the task. */
-static void take_copies(struct apart *a, const struct dsflow_task_spec *t,
-                        unsigned out)
-{
-    struct dsf_receive_args parts = { 0 };
-    dsflow_data_id into = dsflow_rewrite_data(&a->rw, t->data[out]);
-    bool fresh = dsflow_task_access(t, out) == DSFLOW_W;
-    unsigned k = 0;
-
-    for (unsigned i = 0; i < t->ndata; i++) {
-        if (i == out || (a->from[i] >= 0 && is_straight(a, t, i)))
-            continue;
-        if (a->from[i] < 0)
-            copy_here(a, t, i, into, fresh);
-        else
-            arrive(a, t, i, k++, into, range_of(a, t, i).at, fresh);
-        fresh = false;
-    }
-    dsf_process_buffers_turn(&a->buffers, t->rank);
-    for (unsigned i = 0; i < t->ndata; i++) {
-        if (a->from[i] < 0 || !is_straight(a, t, i))
-            continue;
-        if (parts.n == DSF_RECEIVE_PARTS) {
-            receive(a, t, &parts, into, fresh);
-            parts = (struct dsf_receive_args){ 0 };
-            fresh = false;
-        }
-        parts.part[parts.n++] = coming(a, t, i, range_of(a, t, i).at);
-    }
-    if (parts.n > 0)
-        receive(a, t, &parts, into, fresh);
-}
-
-/* What comes of the task's data[i] to be added up: sums of a few numbers are
- * added in main memory, others where the rank is. */
-static dsflow_data_id take_addend(struct apart *a,
-                                  const struct dsflow_task_spec *t, unsigned i,
-                                  unsigned k)
-{
-    dsflow_data_id id;
-
-    if (t->op == &dsf_op_sum || is_straight(a, t, i))
-        return received(a, t, i, k, DSF_RECEIVED);
-    id = buffer_for(a, t, i, k, DSF_RECEIVED);
-    arrive(a, t, i, k, id, 0, true);
-    return id;
-}
-
-static void take_beside(struct apart *a, const struct dsflow_task_spec *t)
-{
-    struct dsflow_task_spec own = *t;
-    unsigned k = 0;
-
-    dsf_grow(&a->ports, &a->cap_ports, t->ndata, sizeof(*a->ports));
-    for (unsigned i = 0; i < t->ndata; i++)
-        a->ports[i] = a->from[i] < 0 ? dsflow_rewrite_data(&a->rw, t->data[i])
-                                     : take_addend(a, t, i, k++);
-    dsf_process_buffers_turn(&a->buffers, t->rank);
-    own.data = a->ports;
-    dsflow_graph_add_task(a->rw.out, &own);
-}
-
-/* --- tasks ---------------------------------------------------------------- */
-
 /* Of what others have between them it may not have been told all. */
 static bool concerns(const struct apart *a, const struct dsflow_task_spec *t,
                      unsigned i, int32_t process)
 {
-    return process == a->own || home_of(a, t, i) == a->own;
+    return process == a->own || dsf_apart_home(a, t, i) == a->own;
 }
 
 static int check(const struct apart *a, const struct dsflow_task_spec *t,
@@ -350,14 +34,15 @@ static int check(const struct apart *a, const struct dsflow_task_spec *t,
                            "several processes",
                            t->op->name);
     for (unsigned i = 0; i < t->ndata; i++)
-        if (data_of(a, t, i)->home < 0 ||
-            (home_of(a, t, i) != process && concerns(a, t, i, process) &&
+        if (dsf_apart_data(a, t, i)->home < 0 ||
+            (dsf_apart_home(a, t, i) != process && concerns(a, t, i, process) &&
              (dsflow_task_access(t, i) != DSFLOW_R || !t->op->comm)))
             return dsflow_fail(err, DSFLOW_ENOSYS,
                                "task %s of rank %d: %s is in another process: "
                                "expected that only tasks that move data read "
                                "there, and none writes",
-                               t->op->name, t->rank, data_of(a, t, i)->name);
+                               t->op->name, t->rank,
+                               dsf_apart_data(a, t, i)->name);
     return DSFLOW_OK;
 }
 
@@ -371,18 +56,16 @@ static unsigned find_messages(struct apart *a, const struct dsflow_task_spec *t,
     dsf_grow(&a->from, &a->cap_from, t->ndata, sizeof(*a->from));
     dsf_grow(&a->tags, &a->cap_tags, t->ndata, sizeof(*a->tags));
     for (unsigned i = 0; i < t->ndata; i++) {
-        int32_t from = home_of(a, t, i);
+        int32_t from = dsf_apart_home(a, t, i);
 
         a->from[i] = from == to ? -1 : from;
         if (from == to)
             continue;
         n++;
-        if (to == a->own) {
-            mix_message(a, a->in, from, t, i);
-            a->tags[i] = a->got[from]++;
-        }
+        if (to == a->own)
+            dsf_apart_expect(a, t, i);
         if (from == a->own)
-            transmit(a, t, i, a->sent[to]++);
+            dsf_apart_send(a, t, i);
     }
     return n;
 }
@@ -427,13 +110,8 @@ static int take(struct apart *a, const struct dsflow_task_spec *t,
         return DSFLOW_OK;
     if (n == 0)
         dsflow_rewrite_task(&a->rw, t);
-    else if (t->op == &dsf_op_send)
-        take_copies(a, t, 1);
-    else if (t->op == &dsf_op_copy || t->op == &dsf_op_gather ||
-             t->op == &dsf_op_gather_coded || takes_heads(t))
-        take_copies(a, t, 0);
     else
-        take_beside(a, t);
+        dsf_apart_take(a, t);
     note_written(a, t);
     return DSFLOW_OK;
 }
@@ -475,7 +153,7 @@ static void find_moved(const struct apart *a, struct dsf_graph_part *part)
                 a->rw.in, dsf_nth_data(part->graph, t->data[0].i)->name, &in)) {
             const struct dsflow_task_spec *is = dsf_nth_task(a->rw.in, of);
 
-            in = is->data[made_by(is)];
+            in = is->data[dsf_apart_made_by(is)];
         }
         part->moved[i] = a->rw.copy[in.i].i;
     }
