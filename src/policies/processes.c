@@ -232,17 +232,6 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
     return status;
 }
 
-void dsf_graph_part_forget_whole(struct dsf_graph_part *part)
-{
-    free(part->tasks);
-    free(part->data);
-    free(part->process);
-    free(part->ordered);
-    free(part->first);
-    part->tasks = part->data = part->ordered = part->first = NULL;
-    part->process = NULL;
-}
-
 int dsf_process_build_from(const struct dsf_processes *all, int32_t p,
                            const struct dsf_asked_graph *asked,
                            struct dsf_graph_part *part, struct dsflow_err *err)
@@ -268,17 +257,4 @@ int dsf_process_build(const struct dsf_processes *all, int32_t p,
     if (status == DSFLOW_OK)
         dsf_graph_part_forget_whole(part);
     return status;
-}
-
-void dsf_graph_part_free(struct dsf_graph_part *part)
-{
-    dsflow_graph_free(part->graph);
-    free(part->nth);
-    free(part->moved);
-    free(part->to);
-    free(part->hashes);
-    free(part->out);
-    free(part->in);
-    dsf_graph_part_forget_whole(part);
-    *part = (struct dsf_graph_part){ .graph = NULL };
 }
