@@ -17,6 +17,13 @@ bool dsf_compress_gradient(const struct dsf_job *job,
                            const struct dsf_unit *unit,
                            struct dsf_coding *coding);
 
+/* The same of its parameters, which may be cut at multiples of `cut` numbers,
+ * and the first `matrices` of which are matrices: the unit's, or those of a
+ * part. */
+bool dsf_compress_params(const struct dsf_job *job, const struct dsf_unit *unit,
+                         int64_t cut, int64_t matrices,
+                         struct dsf_coding *coding);
+
 /* How the gradient of a part is sent, where that of its unit is sent as
  * `coding` says. Each tensor rank has scales of its own pieces of tensors. */
 void dsf_compress_part(const struct dsf_unit *unit, const struct dsf_part *part,
