@@ -1,16 +1,13 @@
 /* trials.c - random cases of the built-in kinds of task that are no segment. */
 #include "codelets/trials.h"
 
-#include "base/alloc.h"
 #include "base/random.h"
-#include "codelets/cast.h"
 #include "tasks/args.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 #include <math.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 int32_t dsf_any(uint64_t *state, int32_t least, int32_t most)
@@ -36,25 +33,6 @@ struct dsflow_shape dsf_shape_control(void)
 int64_t dsf_any_place(uint64_t *state)
 {
     return 16 * dsf_any(state, 0, 3);
-}
-
-int dsf_fill_as_made(const struct dsflow_trials *trials,
-                     const struct dsflow_op *op, uint64_t seed, unsigned port,
-                     uint64_t *state, void *data, int64_t elems)
-{
-    const struct dsf_rounding nearest = { .nearest = 1 };
-    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
-    void *args = dsf_xcalloc(1, op->args_size + 1);
-    float *v = dsf_xcalloc((size_t)elems, sizeof(*v));
-    unsigned n, fresh = 0;
-
-    trials->make(op, seed, shapes, &n, args, &fresh);
-    for (int64_t i = 0; i < elems; i++)
-        v[i] = (float)dsf_random_normal(state);
-    dsf_pack(shapes[port].dtype, &nearest, v, data, (size_t)elems);
-    free(v);
-    free(args);
-    return 1;
 }
 
 /* Who tries a CUDA side has an op of its own, of the same name. */

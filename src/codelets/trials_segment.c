@@ -1,12 +1,12 @@
 /* trials_segment.c - random cases of the built-in segments, and of what a
  * tensor rank does of them: shapes that are small and odd, with every flag of a
  * model at both of its values. */
-#include "codelets/trials.h"
+#include "codelets/trials_segment.h"
 
 #include "base/alloc.h"
 #include "base/random.h"
+#include "codelets/trials.h"
 #include "tasks/args.h"
-#include "tasks/attention_layout.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
@@ -50,21 +50,7 @@ static int64_t place(size_t *at, size_t n, bool has)
     return has ? here : -1;
 }
 
-/* The arguments of a segment: each begins with its tile. */
-union segment_args {
-    struct dsflow_tile tile;
-    struct dsflow_embed_args embed;
-    struct dsflow_qkv_args qkv;
-    struct dsflow_attention_args attention;
-    struct dsflow_out_args out;
-    struct dsflow_mlp_args mlp;
-    struct dsflow_head_args head;
-    struct dsf_head_columns_args columns;
-    struct dsf_norm_args norm;
-    struct dsf_residual_args residual;
-};
-
-static void embed(uint64_t *s, bool part, union segment_args *a)
+static void embed(uint64_t *s, bool part, union dsf_segment_args *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0, width = (size_t)t->width;
@@ -82,7 +68,7 @@ static void embed(uint64_t *s, bool part, union segment_args *a)
 }
 
 /* A part whose heads of keys others use too has them in a unit of their own. */
-static void qkv(uint64_t *s, bool part, union segment_args *a)
+static void qkv(uint64_t *s, bool part, union dsf_segment_args *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t width = (size_t)t->width, nkv = dsf_tile_kvwidth(t);
@@ -103,117 +89,7 @@ static void qkv(uint64_t *s, bool part, union segment_args *a)
     a->qkv.vb = place(&shared, nkv / 2, shares && bias);
 }
 
-/* Which keys there are: in half of the cases that may have some, of several
- * tiles. */
-static void keys(uint64_t *s, struct dsflow_attention_args *x)
-{
-    const struct dsflow_tile *t = &x->tile;
-
-    x->diagonal = t->nseq > 1 || t->pos == 0 || dsf_any(s, 0, 1);
-    x->keys = x->diagonal ? t->rows : dsf_any(s, 1, t->pos);
-    x->key_tile = x->before = 0;
-    if (t->nseq > 1 || dsf_any(s, 0, 1) == 0)
-        return;
-    if (!x->diagonal && x->keys > 1)
-        x->key_tile = dsf_any(s, 1, x->keys - 1);
-    if (x->diagonal && t->pos >= t->rows) {
-        x->key_tile = dsf_any(s, t->rows, t->pos);
-        x->before = x->key_tile * dsf_any(s, 1, t->pos / x->key_tile);
-        x->keys += x->before;
-    }
-}
-
-/* One that leaves every query a key, as the last one of a row of tasks does. */
-static void window(uint64_t *s, struct dsflow_attention_args *x)
-{
-    const int32_t pos = x->tile.pos, nseq = x->tile.nseq;
-    const int32_t keys = x->keys / nseq;
-
-    x->key_pos = x->diagonal ? pos - x->before : dsf_any(s, 0, pos - keys);
-    x->window = x->diagonal ? dsf_any(s, 1, keys)
-                            : pos + x->tile.rows / nseq - x->key_pos - keys +
-                                  dsf_any(s, 1, keys);
-}
-
-static void set_block(uint64_t *row, int32_t column)
-{
-    row[column / 64] |= (uint64_t)1 << column % 64;
-}
-
-/* Half of the blocks, or fewer, and those that leave every query a key: the
- * same for the same arguments. */
-static void fill_layout(const struct dsflow_attention_args *x, uint64_t *bits)
-{
-    const int32_t last = (x->key_pos + x->keys / x->tile.nseq - 1) / x->block;
-    const size_t words = dsf_layout_words((size_t)x->blocks);
-    uint64_t state = (uint64_t)x->blocks * 1000003 + (uint64_t)x->tile.rows;
-    const int32_t of = dsf_any(&state, 1, 5);
-
-    memset(bits, 0,
-           (size_t)x->layouts * (size_t)x->blocks * words * sizeof(*bits));
-    for (int32_t i = 0; i < x->layouts * x->blocks; i++) {
-        const int32_t row = i % x->blocks;
-
-        for (int32_t c = 0; c <= row; c++)
-            if (dsf_any(&state, 0, of) == 0)
-                set_block(bits + (size_t)i * words, c);
-        set_block(bits + (size_t)i * words,
-                  x->diagonal || last > row ? row : last);
-    }
-}
-
-static void layout(uint64_t *s, struct dsflow_attention_args *x)
-{
-    struct dsflow_tile *t = &x->tile;
-    struct dsf_attention_layout l = { .block = 16 * dsf_any(s, 1, 3) };
-
-    if (dsf_trials_tile == NULL && t->width <= 40) {
-        t->rows = t->nseq * dsf_any(s, 1, 99);
-        t->pos = t->nseq > 1 ? 0 : dsf_any(s, 0, 150);
-        t->context = t->pos + t->rows / t->nseq + dsf_any(s, 0, 5);
-        keys(s, x);
-        x->window = 0;
-        if (dsf_any(s, 0, 2) == 0)
-            window(s, x);
-    }
-    if (x->window == 0)
-        x->key_pos =
-            x->diagonal ? t->pos - x->before : dsf_any(s, 0, t->pos - x->keys);
-    l.blocks = (t->context + l.block - 1) / l.block + dsf_any(s, 0, 2);
-    x->head = dsf_any(s, 0, 2);
-    l.heads = dsf_any(s, 0, 1) ? x->head + t->heads + dsf_any(s, 0, 1) : 1;
-    l.bits = dsf_xcalloc(1, dsf_attention_layout_bytes(&l));
-    x->block = l.block;
-    x->blocks = l.blocks;
-    x->layouts = l.heads;
-    fill_layout(x, l.bits);
-    dsf_attention_lay_out(&l, x->head, x);
-    dsf_attention_layout_free(&l);
-}
-
-static void clear_layout(struct dsflow_attention_args *x)
-{
-    x->block = x->blocks = x->layouts = x->head = x->packed = 0;
-    x->seen = 0;
-}
-
-static void attention(uint64_t *s, bool part, union segment_args *a)
-{
-    struct dsflow_attention_args *x = &a->attention;
-
-    keys(s, x);
-    x->first = dsf_any(s, 0, 1);
-    x->last = x->diagonal;
-    x->first_q = dsf_any(s, 0, 1);
-    x->first_kv = dsf_any(s, 0, 1);
-    if (dsf_any(s, 0, 2) == 0)
-        window(s, x);
-    if (dsf_any(s, 0, 1) == 0)
-        layout(s, x);
-    x->last = x->diagonal;
-}
-
-static void out(uint64_t *s, bool part, union segment_args *a)
+static void out(uint64_t *s, bool part, union dsf_segment_args *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0;
@@ -223,7 +99,7 @@ static void out(uint64_t *s, bool part, union segment_args *a)
     a->out.residual = !part;
 }
 
-static void mlp(uint64_t *s, bool part, union segment_args *a)
+static void mlp(uint64_t *s, bool part, union dsf_segment_args *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0, width = (size_t)t->width;
@@ -237,7 +113,7 @@ static void mlp(uint64_t *s, bool part, union segment_args *a)
     a->mlp.norm_b = place(&n, width, !part && !t->rms);
 }
 
-static void head(uint64_t *s, bool part, union segment_args *a)
+static void head(uint64_t *s, bool part, union dsf_segment_args *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0, norm = 0;
@@ -257,7 +133,7 @@ static void head(uint64_t *s, bool part, union segment_args *a)
     a->columns.columns = dsf_any(s, (t->vocab + 7) / 8, t->vocab);
 }
 
-static void norm(uint64_t *s, bool part, union segment_args *a)
+static void norm(uint64_t *s, bool part, union dsf_segment_args *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0;
@@ -267,7 +143,7 @@ static void norm(uint64_t *s, bool part, union segment_args *a)
     a->norm.residual = dsf_any(s, 0, 1);
 }
 
-static void residual(uint64_t *s, bool part, union segment_args *a)
+static void residual(uint64_t *s, bool part, union dsf_segment_args *a)
 {
     a->residual.b = 16 * dsf_any(s, 0, 2);
 }
@@ -286,7 +162,7 @@ static int fill_batch(uint64_t *state, int32_t *batch, int32_t rows,
 
 /* Of a part, tokens that others have too. */
 static int fill_embed(uint64_t *state, unsigned port, void *data, int64_t elems,
-                      const union segment_args *a)
+                      const union dsf_segment_args *a)
 {
     return port == DSFLOW_EMBED_BATCH
                ? fill_batch(state, data, a->tile.rows,
@@ -306,7 +182,7 @@ static int fill_weight(uint64_t *state, float *v, int64_t elems,
 
 /* Exponentials of a part: where stats and tops are 0, that of a target is 1. */
 static int fill_exponentials(uint64_t *state, float *v, int64_t elems,
-                             const union segment_args *a)
+                             const union dsf_segment_args *a)
 {
     const int32_t rows = a->tile.rows;
     int32_t *batch = dsf_xcalloc(2 * (size_t)rows, sizeof(*batch));
@@ -339,7 +215,7 @@ static int fill_gradients(uint64_t *state, float *v, int64_t elems,
 
 /* The sum of a softmax is 1 or more. */
 static int fill_head(uint64_t *state, unsigned port, void *data, int64_t elems,
-                     const union segment_args *a)
+                     const union dsf_segment_args *a)
 {
     struct dsflow_head_stats *stats = data;
 
@@ -370,32 +246,6 @@ static int fill_head(uint64_t *state, unsigned port, void *data, int64_t elems,
     return 1;
 }
 
-static int fill_attention(uint64_t *state, unsigned port, void *data,
-                          int64_t elems, const union segment_args *a)
-{
-    size_t n = (size_t)elems / 2;
-    float *lse = data;
-
-    if (port == DSFLOW_ATTENTION_LAYOUT)
-        fill_layout(&a->attention, data);
-    if (port != DSFLOW_ATTENTION_LSE)
-        return port == DSFLOW_ATTENTION_LAYOUT;
-    for (size_t i = 0; i < n; i++) {
-        lse[i] = (float)(3 + fabs(dsf_random_normal(state)));
-        lse[n + i] = (float)(1 + fabs(dsf_random_normal(state)));
-    }
-    return 1;
-}
-
-#define PORT(name) (1u << DSFLOW_ATTENTION_##name)
-
-/* Sums that begin with this task, as the arguments say. */
-static unsigned fresh_sums(const struct dsflow_attention_args *a)
-{
-    return (a->first ? PORT(ATT) | PORT(LSE) : 0) |
-           (a->first_q ? PORT(DQ) : 0) | (a->first_kv ? PORT(DKV) : 0);
-}
-
 /* Does a task write all that is in its buffer of keys? */
 static bool fills_keys(const struct dsflow_op *op,
                        const struct dsflow_qkv_args *a)
@@ -408,13 +258,14 @@ static const struct segment {
     const char *name;
     dsflow_needs_fn *needs;
     /* Choose the arguments; the tile is chosen. */
-    void (*choose)(uint64_t *s, bool part, union segment_args *a);
+    void (*choose)(uint64_t *s, bool part, union dsf_segment_args *a);
     int (*fill)(uint64_t *state, unsigned port, void *data, int64_t elems,
-                const union segment_args *a);
+                const union dsf_segment_args *a);
 } segments[] = {
     { "embed", dsf_embed_needs, embed, fill_embed },
     { "qkv", dsf_qkv_needs, qkv },
-    { "attention", dsf_attention_needs, attention, fill_attention },
+    { "attention", dsf_attention_needs, dsf_choose_attention,
+      dsf_fill_attention },
     { "out", dsf_out_needs, out },
     { "mlp", dsf_mlp_needs, mlp },
     { "head", dsf_head_needs, head, fill_head },
@@ -440,20 +291,15 @@ static const struct segment *segment_of(const struct dsflow_op *op)
 /* What takes the place of attention is asked for all keys of one tile only, and
  * what takes that of qkv for those of its tile. */
 static void simplify(const struct dsflow_op *op, const struct segment *segment,
-                     union segment_args *a)
+                     union dsf_segment_args *a)
 {
-    struct dsflow_attention_args *x = &a->attention;
-
     if (dsflow_op_find(op->name) != op ||
         strncmp(op->name, op->segment, strlen(op->segment)) == 0)
         return;
     if (segment->choose == qkv)
         a->qkv.kv_rows = a->qkv.kv_at = 0;
-    if (segment->choose != attention)
-        return;
-    x->keys -= x->before;
-    x->window = x->key_pos = x->key_tile = x->before = 0;
-    clear_layout(x);
+    if (segment->choose == dsf_choose_attention)
+        dsf_simplify_attention(&a->attention);
 }
 
 /* A case of an op: what it needs, on each of its ports. A gradient is fresh for
@@ -464,7 +310,7 @@ static int make(const struct dsflow_op *op, uint64_t seed, bool part,
 {
     const struct segment *segment = segment_of(op);
     struct dsflow_need need[DSFLOW_SEGMENT_PORTS] = { { 0 } };
-    union segment_args a = { .tile = { 0 } };
+    union dsf_segment_args a = { .tile = { 0 } };
     uint64_t state = seed;
     int status;
 
@@ -473,7 +319,8 @@ static int make(const struct dsflow_op *op, uint64_t seed, bool part,
     simplify(op, segment, &a);
     status = segment->needs(op, &a, need, NULL);
     *n = op->nports;
-    *fresh = segment->choose == attention ? fresh_sums(&a.attention)
+    *fresh = segment->choose == dsf_choose_attention
+                 ? dsf_fresh_attention(&a.attention)
              : segment->choose == qkv && fills_keys(op, &a.qkv)
                  ? 1u << DSFLOW_QKV_KV
              : has_gradients(op) && seed & 1 ? ~0u
@@ -491,42 +338,6 @@ static int make(const struct dsflow_op *op, uint64_t seed, bool part,
     }
     memcpy(args, &a, op->args_size);
     return status;
-}
-
-/* The data of port `p` as `type`, or, where the op's check refuses that, fp32.
- */
-static void set_type(const struct dsflow_case *c, struct dsflow_shape *shapes,
-                     unsigned p, enum dsflow_dtype type)
-{
-    shapes[p] = dsflow_shape_of(type, shapes[p].elems);
-    if (c->op->check != NULL && c->op->check(c, NULL) < 0)
-        shapes[p] = dsflow_shape_of(DSFLOW_FP32, shapes[p].elems);
-}
-
-void dsf_trials_narrow(const struct dsflow_op *op, uint64_t seed,
-                       struct dsflow_shape *shapes, unsigned n,
-                       const void *args)
-{
-    static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16,
-                                               DSFLOW_FP16 };
-    const struct dsflow_case c = { op, shapes, n, args };
-    const enum dsflow_dtype type = types[seed % 3];
-    uint64_t state = seed;
-
-    for (unsigned p = 0; p < n; p++) {
-        const unsigned of = p < op->nports ? p : op->nports - 1;
-
-        if (op->ports[of].floats == DSFLOW_NARROW && shapes[p].bytes > 0)
-            shapes[p] = dsflow_shape_of(type, shapes[p].elems);
-    }
-    for (unsigned p = 0; p < n && p < op->nports; p++) {
-        bool alone = op->ports[p].floats == DSFLOW_NARROW_ALONE;
-
-        if ((alone || op->ports[p].floats == DSFLOW_NARROW_SUM) &&
-            shapes[p].bytes > 0 && dsf_any(&state, 0, 1))
-            set_type(&c, shapes, p,
-                     alone ? types[dsf_any(&state, 0, 2)] : type);
-    }
 }
 
 static int make_whole(const struct dsflow_op *op, uint64_t seed,
