@@ -2,6 +2,7 @@
 #include "measure/disk_sweep.h"
 
 #include "base/alloc.h"
+#include "base/multiple.h"
 #include "measure/bench_disk.h"
 
 #include <math.h>
@@ -264,7 +265,7 @@ int dsf_disk_sweep(const struct dsf_disk_sweep *how,
     if (how->nfolders == 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "expected the folders to measure");
-    s.size = (how->size + turn - 1) / turn * turn;
+    s.size = dsf_round_up(how->size, turn);
     /* All ways, the best with other threads and files, and once more beside
      * another; the files are written twice. */
     s.figures = 3 * (how->nblocks * how->ndepths + NSHAPES + 2) + 2;

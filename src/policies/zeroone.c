@@ -3,6 +3,7 @@
  */
 #include "policies/zeroone.h"
 
+#include "base/multiple.h"
 #include "policies/compress.h"
 #include "policies/keys.h"
 #include "policies/onebit.h"
@@ -48,7 +49,7 @@ static int add_steps(struct dsflow_plan *plan, enum dsf_zeroone_kind kind,
 static int add_span(struct dsflow_plan *plan,
                     const struct dsf_zeroone_span *span, struct dsflow_err *err)
 {
-    const int64_t n = span->interval, first = (span->first + n - 1) / n * n;
+    const int64_t n = span->interval, first = dsf_round_up(span->first, n);
     const int64_t others = span->first + (first == span->first);
     int64_t last = span->last;
     int status = DSFLOW_OK;

@@ -27,7 +27,7 @@ void dsf_coding_by_tensor(struct dsf_coding *c, unsigned n,
     c->ntensors = 0;
     memset(c->tensors, 0, sizeof(c->tensors));
     for (unsigned i = 0; i < n && i < DSF_CODED_TENSORS; i++) {
-        int64_t from = (matrices[i].at + c->block - 1) / c->block * c->block;
+        int64_t from = dsf_round_up(matrices[i].at, c->block);
         int64_t to = (matrices[i].at + matrices[i].elems) / c->block * c->block;
 
         if (from < to)

@@ -1,6 +1,8 @@
 /* zeroone_steps.c - the keys of 0/1 Adam, and which step is of which kind. */
 #include "tasks/zeroone.h"
 
+#include "base/multiple.h"
+
 /* --- keys ----------------------------------------------------------------- */
 
 #define KEYS         struct dsf_zeroone_keys
@@ -58,7 +60,7 @@ static struct dsf_zeroone_span span_of(const struct dsf_zeroone_schedule *s,
     struct dsf_zeroone_span span = { .first = first,
                                      .interval = interval,
                                      .local = local };
-    const int64_t next = (first + interval - 1) / interval * interval;
+    const int64_t next = dsf_round_up(first, interval);
 
     if (!local)
         span.last = least(next + (s->var_update_scaler - 1) * interval,

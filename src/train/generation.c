@@ -2,6 +2,7 @@
 #include "train/generation.h"
 
 #include "base/alloc.h"
+#include "base/multiple.h"
 #include "graph/task.h"
 #include "train/generation_build.h"
 
@@ -228,7 +229,7 @@ static void lay_out(const struct dsf_generation *g,
     a->layouts = layout->heads;
     a->head = layout->heads > 1 ? t->part * a->tile.heads : 0;
     /* Blocks that are cut are rounded up, at either end. */
-    a->packed = (a->keys + 15) / 16 * 16 + 16;
+    a->packed = (int32_t)dsf_round_up(a->keys, 16) + 16;
 }
 
 static int fill_args(const struct dsf_generation *g,
