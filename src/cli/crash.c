@@ -7,6 +7,7 @@
 #include <execinfo.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ enum { NCRASHES = sizeof(crashes) / sizeof(*crashes), FRAMES = 64 };
 
 static struct sigaction before[NCRASHES];
 static pid_t owner;
-static atomic_flag said = ATOMIC_FLAG_INIT;
+static atomic_bool leaving;
 
 /* The innermost one among those that called what runs here; NULL: none, or this
  * is a child, which is told of by how it dies. The stack is read by what is
@@ -38,7 +39,7 @@ _Noreturn static void leave(const char *path, const char *does,
 {
     char why[512];
 
-    while (atomic_flag_test_and_set(&said)) /* another thread does it */
+    while (atomic_exchange(&leaving, true)) /* another thread does it */
         pause();
     snprintf(why, sizeof(why), "%.200s: %s%s (dsflow codelet check %.200s)",
              path, does, what, path);
@@ -60,12 +61,23 @@ static void on_crash(int sig, siginfo_t *info, void *context)
         raise(sig);
 }
 
+/* Tasks may call exit in several threads at a time, and each of those would go
+ * on without a handler that another one has taken, and end the program before
+ * that has said why: so each leaves one for the next. */
 static void on_exit_of_all(void)
 {
-    const char *path = find_plugin();
+    static _Thread_local bool came;
+    const char *path;
 
+    if (came)
+        return;
+    came = true;
+    atexit(on_exit_of_all);
+    path = find_plugin();
     if (path != NULL)
         leave(path, "ends the program: exit", "");
+    while (atomic_load(&leaving))
+        pause();
 }
 
 void dsf_crash_catch(void)
@@ -76,7 +88,8 @@ void dsf_crash_catch(void)
 
     owner = getpid();
     backtrace(&frame, 1);
-    atexit(on_exit_of_all);
+    for (int i = 0; i < 2; i++) /* until the first has left one */
+        atexit(on_exit_of_all);
     for (int i = 0; i < NCRASHES; i++)
         sigaction(crashes[i], &action, &before[i]);
 }
