@@ -3,6 +3,7 @@
 #include "base/notice.h"
 
 #include "base/log.h"
+#include "base/quiet_thread.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -54,7 +55,7 @@ static bool start(void)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&changed, &attr);
     pthread_condattr_destroy(&attr);
-    return pthread_create(&thread, NULL, tell, NULL) == 0 &&
+    return dsf_quiet_thread(&thread, tell, NULL) == 0 &&
            pthread_detach(thread) == 0;
 }
 

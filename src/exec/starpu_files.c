@@ -14,6 +14,8 @@
 #include "machine/machine.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +106,27 @@ static void remove_all(const char *folder)
     dsf_aside_forget_folder(folder);
 }
 
+/* A signal may end the process, which then removes the folders that it knows:
+ * it waits until this is known, and whole. */
+static int make_whole(char *folder, const struct dsf_topology *machine)
+{
+    sigset_t all, before;
+    int status = -1, why;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (mkdtemp(folder) != NULL) {
+        dsf_aside_add_folder(folder);
+        status = write_all(folder, machine);
+        why = errno;
+        if (status != 0)
+            remove_all(folder);
+        errno = why;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
 /* In the first folder for temporary files that has room. */
 static int make_folder(char folder[static LONGEST],
                        const struct dsf_topology *machine,
@@ -116,15 +139,9 @@ static int make_folder(char folder[static LONGEST],
         if (in[i] == NULL || in[i][0] != '/' ||
             snprintf(folder, LONGEST, "%s/dsflow-XXXXXX", in[i]) >= LONGEST)
             continue;
-        if (mkdtemp(folder) == NULL) {
-            why = errno;
-            continue;
-        }
-        dsf_aside_add_folder(folder); /* a signal may end the process */
-        if (write_all(folder, machine) == 0)
+        if (make_whole(folder, machine) == 0)
             return DSFLOW_OK;
         why = errno;
-        remove_all(folder);
     }
     return dsflow_fail(err, DSFLOW_EIO,
                        "StarPU does not start: no folder for its files in "

@@ -6,11 +6,11 @@
  * the depth allows and hands all of them to the kernel at once. */
 #include "io/io_private.h"
 
+#include "base/quiet_thread.h"
 #include "base/units.h"
 
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -366,16 +366,10 @@ static void say_no_libaio(struct dsf_io *io, int number)
              n > 0 ? "; " : "", strerrordesc_np(number));
 }
 
-/* Signals are for the threads of the program. */
 static int start_thread(struct dsf_io *io)
 {
-    sigset_t all, before;
-    int number;
+    int number = dsf_quiet_thread(&io->thread, engine, io);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    number = pthread_create(&io->thread, NULL, engine, io);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (number == 0)
         pthread_setname_np(io->thread, "dsflow-io");
     return number;
