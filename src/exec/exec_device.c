@@ -251,22 +251,20 @@ static void end_copy(struct dsf_launch *launch)
     free(c);
 }
 
-void dsf_exec_copy(struct dsflow_exec *exec, uint32_t data, void *near, bool in,
-                   dsf_ended_fn ended, void *user)
+void dsf_exec_copy(struct dsflow_exec *exec, uint32_t data, size_t at,
+                   size_t bytes, void *near, bool in, dsf_ended_fn ended,
+                   void *user)
 {
     struct carry *c = dsf_xcalloc(1, sizeof(*c));
-    size_t bytes =
-        dsflow_graph_data(exec->graph, (dsflow_data_id){ data })->bytes;
+    char *there = (char *)exec->mem[data] + at;
 
     c->exec = exec;
     c->device = exec->on[data];
     c->data = data;
     c->ended = ended;
     c->user = user;
-    c->copy = in ? (struct dsf_copy){ exec->mem[data], near, bytes, c->device,
-                                      NULL }
-                 : (struct dsf_copy){ near, exec->mem[data], bytes, NULL,
-                                      c->device };
+    c->copy = in ? (struct dsf_copy){ there, near, bytes, c->device, NULL }
+                 : (struct dsf_copy){ near, there, bytes, NULL, c->device };
     c->launch = (struct dsf_launch){
         .queue = in ? DSF_QUEUE_IN : DSF_QUEUE_OUT,
         .copies = &c->copy,
@@ -287,7 +285,10 @@ int dsf_exec_copy_now(struct dsflow_exec *exec, uint32_t data, void *near,
     sem_t ended;
 
     sem_init(&ended, 0, 0);
-    dsf_exec_copy(exec, data, near, in, post, &ended);
+    dsf_exec_copy(
+        exec, data, 0,
+        dsflow_graph_data(exec->graph, (dsflow_data_id){ data })->bytes, near,
+        in, post, &ended);
     while (sem_wait(&ended) != 0)
         ;
     sem_destroy(&ended);

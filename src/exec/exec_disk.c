@@ -176,6 +176,17 @@ static void end_transfer(void *user)
     free(t);
 }
 
+/* Between the buffer and the slot. */
+static void copy(struct transfer *t, bool in, dsf_ended_fn ended)
+{
+    struct dsflow_exec *exec = t->call->exec;
+
+    dsf_exec_copy(
+        exec, t->slot, 0,
+        dsflow_graph_data(exec->graph, (dsflow_data_id){ t->slot })->bytes,
+        t->wait.buffer, in, ended, t);
+}
+
 static void disk_done(struct dsf_io_request *request)
 {
     struct transfer *t = request->user;
@@ -183,7 +194,7 @@ static void disk_done(struct dsf_io_request *request)
 
     note(t, exec->nworkers + DSF_RING_DISK);
     if (t->wait.buffer != NULL && request->op == DSF_IO_READ)
-        dsf_exec_copy(exec, t->slot, t->wait.buffer, true, end_transfer, t);
+        copy(t, true, end_transfer);
     else
         end_transfer(t);
 }
@@ -208,7 +219,7 @@ static void got_buffer(struct dsf_stage_wait *wait)
     if (t->request.op == DSF_IO_READ)
         submit(t);
     else
-        dsf_exec_copy(t->call->exec, t->slot, wait->buffer, false, submit, t);
+        copy(t, false, submit);
 }
 
 void dsf_exec_disk_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,

@@ -52,10 +52,12 @@ static void weigh_near(const struct dsflow_exec *exec,
 static void weigh(const struct dsflow_exec *exec, unsigned workers,
                   struct dsf_exec_needs *needs)
 {
+    const size_t each = dsf_exec_stage_each(exec);
+
     needs->first = exec->first_rank;
     needs->nranks = exec->nranks;
     needs->ranks = dsf_xcalloc(needs->nranks, sizeof(*needs->ranks));
-    needs->host = DSF_STAGE_BUFFERS * dsf_exec_stage_each(exec) +
+    needs->host = dsf_exec_stage_count(each, workers) * each +
                   workers * in_pages(dsf_exec_most_scratch(exec, exec->cpu));
     for (unsigned r = exec->first_rank; r < needs->nranks; r++)
         weigh_rank(exec, r, &needs->ranks[r]);

@@ -88,15 +88,14 @@ struct dsf_arena {
 enum { DSF_PLACE_NEAR = DSFLOW_NTIERS, DSF_NPLACES };
 
 /* Buffers in main memory that devices reach, of one size: what a core or a disk
- * has to do with data on a device goes through one: while one is filled, and one
- * is emptied, cores or disks have the others. */
-enum { DSF_STAGE_BUFFERS = 4 };
+ * has to do with data on a device goes through one. */
 struct dsf_stage_wait;
 struct dsf_stage {
     pthread_mutex_t lock;
     void *at;
     size_t each, bytes; /* of a buffer; of all */
-    bool taken[DSF_STAGE_BUFFERS];
+    unsigned n;
+    bool *taken;
     struct dsf_stage_wait *first, **last;
 };
 
@@ -252,11 +251,12 @@ typedef void (*dsf_ended_fn)(void *user);
 void dsf_exec_device_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
                            void *user);
 
-/* Copy data of a device from (`in`: to) main memory that it reaches, and call
- * ended(user). Nothing is copied after a failure. */
-void dsf_exec_copy(struct dsflow_exec *exec, uint32_t data, void *near, bool in,
-                   dsf_ended_fn ended, void *user);
-/* The same, and wait for it. */
+/* Copy `bytes`, from `at` on, of data of a device from (`in`: to) main memory
+ * that it reaches, and call ended(user). Nothing is copied after a failure. */
+void dsf_exec_copy(struct dsflow_exec *exec, uint32_t data, size_t at,
+                   size_t bytes, void *near, bool in, dsf_ended_fn ended,
+                   void *user);
+/* The same with all of it, and wait for it. */
 int dsf_exec_copy_now(struct dsflow_exec *exec, uint32_t data, void *near,
                       bool in, struct dsflow_err *err);
 
@@ -264,9 +264,11 @@ int dsf_exec_copy_now(struct dsflow_exec *exec, uint32_t data, void *near,
 void dsf_exec_link_lanes(const struct dsflow_exec *exec,
                          struct dsf_timeline *timeline);
 
-/* exec_stage.c: the buffers, if a task needs some; and the bytes of one. */
+/* exec_stage.c: the buffers, if a task needs some; the bytes of one, and how
+ * many there are of that size. */
 int dsf_exec_stage_open(struct dsflow_exec *exec, struct dsflow_err *err);
 size_t dsf_exec_stage_each(const struct dsflow_exec *exec);
+unsigned dsf_exec_stage_count(size_t each, unsigned cores);
 void dsf_exec_stage_close(struct dsflow_exec *exec);
 /* got(wait) is called with a buffer, now or when one is given back. */
 struct dsf_stage_wait {

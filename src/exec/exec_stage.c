@@ -6,18 +6,38 @@
 #include "exec/races.h"
 
 #include "base/alloc.h"
+#include "codelets/call.h"
+#include "codelets/portion.h"
 
 #include <stdlib.h>
 
-/* Bytes of the data of a task that is on devices. */
+enum { PAGE = 4096, LEAST_BUFFERS = 4, ENOUGH = 1 << 30 };
+
+static size_t in_pages(size_t bytes)
+{
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* What the task has to do with of its data. A transfer of a disk is of all. */
+static struct dsf_portion part_of(const struct dsf_exec_call *call, unsigned p)
+{
+    return call->by == DSF_BY_DISK
+               ? (struct dsf_portion){ 0,
+                                       dsf_exec_size(call->exec,
+                                                     call->task->data[p].i),
+                                       false }
+               : dsf_portion_of(call->exec->graph, call->task, p);
+}
+
+/* Bytes that the task has to do with of data that is on devices. */
 static size_t staged_bytes(const struct dsf_exec_call *call)
 {
     size_t bytes = 0;
 
     for (unsigned p = 0; p < call->task->ndata; p++)
         if (call->exec->on[call->task->data[p].i] != NULL)
-            bytes += dsf_exec_size(call->exec, call->task->data[p].i);
-    return (bytes + 4095) / 4096 * 4096;
+            bytes += in_pages(part_of(call, p).bytes);
+    return bytes;
 }
 
 size_t dsf_exec_stage_each(const struct dsflow_exec *exec)
@@ -30,6 +50,18 @@ size_t dsf_exec_stage_each(const struct dsflow_exec *exec)
     return most;
 }
 
+/* While one is filled and one is emptied, cores or disks have the others: one
+ * for each core, if they are not large. */
+unsigned dsf_exec_stage_count(size_t each, unsigned cores)
+{
+    const size_t enough = each > 0 ? ENOUGH / each : 0;
+    const unsigned most = LEAST_BUFFERS + cores;
+
+    if (enough <= LEAST_BUFFERS)
+        return LEAST_BUFFERS;
+    return enough < most ? (unsigned)enough : most;
+}
+
 int dsf_exec_stage_open(struct dsflow_exec *exec, struct dsflow_err *err)
 {
     struct dsf_stage *s = &exec->stage;
@@ -40,7 +72,9 @@ int dsf_exec_stage_open(struct dsflow_exec *exec, struct dsflow_err *err)
     s->each = dsf_exec_stage_each(exec);
     if (s->each == 0)
         return DSFLOW_OK;
-    s->bytes = DSF_STAGE_BUFFERS * s->each;
+    s->n = dsf_exec_stage_count(s->each, exec->nworkers - exec->ndevices);
+    s->taken = dsf_xcalloc(s->n, sizeof(*s->taken));
+    s->bytes = s->n * s->each;
     status = dsf_exec_take(exec->cpu, &s->bytes,
                            "what goes between devices and cores", &s->at, err);
     for (unsigned i = 0; i < exec->ndevices && status == DSFLOW_OK; i++)
@@ -58,13 +92,14 @@ void dsf_exec_stage_close(struct dsflow_exec *exec)
     for (unsigned i = 0; i < exec->ndevices && s->at != NULL; i++)
         exec->devices[i].class->unpin(&exec->devices[i], s->at, s->bytes);
     exec->cpu->class->release(exec->cpu, s->at, s->bytes);
+    free(s->taken);
     pthread_mutex_destroy(&s->lock);
 }
 
 /* The first that is free: those behind it may never be touched. */
 static void *find_free(struct dsf_stage *s)
 {
-    for (unsigned i = 0; i < DSF_STAGE_BUFFERS; i++)
+    for (unsigned i = 0; i < s->n; i++)
         if (!s->taken[i]) {
             s->taken[i] = true;
             return (char *)s->at + i * s->each;
@@ -115,6 +150,7 @@ struct dsf_staged {
     dsf_ended_fn ended;
     void *user;
     _Atomic unsigned left; /* copies under way, and 1 for who starts them */
+    bool skipped;          /* it has written nothing */
 };
 
 struct dsf_staged *dsf_exec_staged_new(const struct dsf_exec_call *call)
@@ -130,18 +166,15 @@ const struct dsf_exec_call *dsf_exec_staged_call(const struct dsf_staged *s)
     return s->call;
 }
 
-/* Where the data of port `p` is, for a core. */
-static void *near(const struct dsf_staged *s, unsigned p)
+/* Where what a core has of port `p`, which is on a device, is in the buffer. */
+static char *near(const struct dsf_staged *s, unsigned p)
 {
     const struct dsflow_exec *exec = s->call->exec;
-    const dsflow_data_id *data = s->call->task->data;
     char *at = s->wait.buffer;
 
-    if (exec->on[data[p].i] == NULL)
-        return exec->mem[data[p].i];
     for (unsigned i = 0; i < p; i++)
-        if (exec->on[data[i].i] != NULL)
-            at += dsf_exec_size(exec, data[i].i);
+        if (exec->on[s->call->task->data[i].i] != NULL)
+            at += in_pages(part_of(s->call, i).bytes);
     return at;
 }
 
@@ -156,18 +189,22 @@ static void end_one(void *user)
 }
 
 /* Copy what the task has of devices with this access. */
-static void carry(struct dsf_staged *s, enum dsflow_access access, bool in)
+static void carry(struct dsf_staged *s, unsigned access, bool in)
 {
     struct dsflow_exec *exec = s->call->exec;
     const struct dsflow_task_spec *t = s->call->task;
 
     atomic_store(&s->left, 1);
-    for (unsigned p = 0; p < t->ndata; p++)
-        if (exec->on[t->data[p].i] != NULL &&
-            (dsflow_task_access(t, p) & access)) {
-            atomic_fetch_add(&s->left, 1);
-            dsf_exec_copy(exec, t->data[p].i, near(s, p), in, end_one, s);
-        }
+    for (unsigned p = 0; p < t->ndata; p++) {
+        const struct dsf_portion part = part_of(s->call, p);
+
+        if (exec->on[t->data[p].i] == NULL ||
+            !(dsflow_task_access(t, p) & access) || (part.anew && !in))
+            continue;
+        atomic_fetch_add(&s->left, 1);
+        dsf_exec_copy(exec, t->data[p].i, part.at, part.bytes, near(s, p), in,
+                      end_one, s);
+    }
     end_one(s);
 }
 
@@ -185,13 +222,27 @@ void dsf_exec_staged_fetch(struct dsf_staged *s, dsf_ended_fn ended, void *user)
     dsf_exec_stage_take(s->call->exec, &s->wait);
 }
 
+/* The codelet finds a part where it is in the data. */
+static void *begin_of(const struct dsf_staged *s, unsigned p)
+{
+    const struct dsflow_exec *exec = s->call->exec;
+    const uint32_t data = s->call->task->data[p].i;
+
+    return exec->on[data] == NULL
+               ? exec->mem[data]
+               : (void *)((uintptr_t)near(s, p) - part_of(s->call, p).at);
+}
+
 void dsf_exec_staged_run(struct dsf_staged *s, unsigned w)
 {
     struct dsflow_buf *bufs = s->call->exec->workers[w].bufs;
+    const int64_t *skip;
 
     dsf_races_begin(s->call);
     for (unsigned p = 0; p < s->call->task->ndata; p++)
-        bufs[p] = dsf_exec_buf(s->call, p, near(s, p));
+        bufs[p] = dsf_exec_buf(s->call, p, begin_of(s, p));
+    skip = dsf_skip_of(s->call->task, bufs);
+    s->skipped = skip != NULL && *skip != 0;
     dsf_exec_run(s->call, bufs, w);
 }
 
@@ -222,5 +273,5 @@ void dsf_exec_staged_return(struct dsf_staged *s, dsf_ended_fn ended,
     *r = (struct returned){ s, ended, user };
     s->ended = end_return;
     s->user = r;
-    carry(s, DSFLOW_W, true);
+    carry(s, s->skipped ? 0 : DSFLOW_W, true);
 }

@@ -115,7 +115,9 @@ static void assert_planned(struct dsflow_graph *g,
     for (unsigned r = 0; r < NRANKS; r++)
         host += exec->arenas[r][DSF_PLACE_NEAR].bytes;
     assert_in_range(needs.host, host - NRANKS * 4096, host);
-    assert_int_equal(exec->stage.bytes, 4 * exec->stage.each);
+    assert_int_equal(exec->stage.bytes,
+                     dsf_exec_stage_count(exec->stage.each, 2) *
+                         exec->stage.each);
     dsf_exec_needs_fini(&needs);
 }
 

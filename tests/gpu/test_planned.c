@@ -1,10 +1,13 @@
 /* test_planned.c - what a plan says that ranks take of GPUs is what the
- * executor of each process takes, on several nodes, too. Nothing runs here: the
- * module says which tasks are on GPUs. */
+ * executor of each process takes, on several nodes, too; and what cores take of
+ * them. Nothing runs here: the module says which tasks are on GPUs. */
 #include "same/trial.h"
 
+#include "base/alloc.h"
+#include "codelets/portion.h"
 #include "exec/cuda_module.h"
 #include "exec/exec_memory.h"
+#include "graph/task.h"
 #include "policies/processes.h"
 #include "tune/budget.h"
 
@@ -102,11 +105,71 @@ static void each_gpu_has_one_scratch_whoever_shares_it(void **state)
     end_trial(&t);
 }
 
+/* Bytes of each piece of data that updates have to do with, and of the largest
+ * part; how many parts they write anew. */
+static size_t add_updates(const struct trial *t, size_t *bytes, size_t *most)
+{
+    size_t anew = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t->graph); i++) {
+        const struct dsflow_task_spec *task = dsf_nth_task(t->graph, i);
+
+        for (unsigned p = 0; task->op->update && p < task->ndata; p++) {
+            struct dsf_portion part = dsf_portion_of(t->graph, task, p);
+
+            bytes[task->data[p].i] += part.bytes;
+            anew += part.anew;
+            if (dsf_nth_data(t->graph, task->data[p].i)->tier ==
+                    DSFLOW_DEVICE &&
+                part.bytes > *most)
+                *most = part.bytes;
+        }
+    }
+    return anew;
+}
+
+/* Gradients and parameters are on the GPU, whole, and what updates a piece of
+ * the states in main memory has the same piece of them: all go over the link
+ * once, and parameters not before they are written. */
+static void pieces_on_cores_bring_their_part_alone(void **state)
+{
+    static const char job[] = "gpt2 machine.gpus=1 precision.compute=bf16 "
+                              "offload.optimizer=cpu offload.piece=4KiB";
+    struct trial t;
+    struct dsf_exec_needs needs;
+    struct dsflow_err err;
+    size_t *bytes, most = 0, anew, units = 0;
+
+    plan_trial(&t, job);
+    bytes = dsf_xcalloc(dsflow_graph_ndata(t.graph), sizeof(*bytes));
+    anew = add_updates(&t, bytes, &most);
+    assert_in_range(most, 1, 4096);
+    for (uint32_t i = 0; i < dsflow_graph_ndata(t.graph); i++) {
+        const struct dsflow_data_spec *d = dsf_nth_data(t.graph, i);
+
+        if (bytes[i] == 0 || d->tier != DSFLOW_DEVICE || d->unit < 0)
+            continue;
+        assert_int_equal(bytes[i], d->bytes);
+        units += d->bytes > 4096;
+    }
+    assert_true(units > 8 && anew > units);
+    must("needs",
+         dsf_exec_needs_find(t.graph,
+                             &DSFLOW_EXEC_OPTIONS(.gpus = 1, .workers = 2),
+                             &needs, &err),
+         &err);
+    assert_in_range(needs.host, 1, 1 << 20);
+    dsf_exec_needs_fini(&needs);
+    free(bytes);
+    end_trial(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_take_what_their_own_process_gives_them),
         cmocka_unit_test(each_gpu_has_one_scratch_whoever_shares_it),
+        cmocka_unit_test(pieces_on_cores_bring_their_part_alone),
     };
     struct dsflow_err err;
 

@@ -88,4 +88,19 @@ llama="--set model.family=llama --set model.kv_heads=1
         --set offload.activations=cpu
     same llama-one llama-two
 }
+
+# Parameters stay as they are where a step is skipped, also those of which a core
+# has a piece: the first steps overflow.
+scaled="--set precision.compute=fp16 --set precision.hysteresis=1
+    --set precision.initial_scale=4e6 --set job.steps=5 --set machine.gpus=1"
+# shellcheck disable=SC2086 # words
+{
+    on_gpus scaled $scaled
+    run pieces $scaled --set offload.optimizer=cpu --set offload.piece=4KiB
+    same scaled pieces
+    for skipped in true false; do
+        grep -q "\"skipped\":$skipped" pieces/metrics.jsonl ||
+            fault "no step has skipped=$skipped: $(cat pieces/metrics.jsonl)"
+    done
+}
 finish

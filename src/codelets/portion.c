@@ -1,0 +1,58 @@
+/* portion.c - what updates in pieces, and what casts for them, have to do with:
+ * a piece of a unit whose gradient and parameters are whole. */
+#include "codelets/portion.h"
+
+#include "tasks/args.h"
+#include "tasks/components.h"
+#include "tasks/tasks.h"
+
+struct numbers {
+    int64_t at, elems;
+    bool anew;
+};
+
+/* optimizer.h: { control, grad, param, states … }, and states begin with the
+ * first number of the task. */
+static bool find_of_update(const struct dsflow_task_spec *t, unsigned port,
+                           struct numbers *n)
+{
+    enum { GRAD = 1, PARAM = 2 };
+    const struct dsflow_update_args *a = t->args;
+
+    n->elems = a->elems;
+    n->anew = port > 0 && port == dsf_optimizer_copy_port(t->op);
+    n->at = port == GRAD ? a->grad_at : a->param_at;
+    if (n->anew)
+        n->at = ((const struct dsf_update_args *)t->args)->copy_at;
+    return port == GRAD || port == PARAM || n->anew;
+}
+
+static bool find_of_cast(const struct dsflow_task_spec *t, unsigned port,
+                         struct numbers *n)
+{
+    const struct dsf_cast_args *a = t->args;
+
+    *n = (struct numbers){ port == 0 ? a->in_at : a->out_at, a->elems,
+                           port == 1 };
+    return port < 2;
+}
+
+struct dsf_portion dsf_portion_of(const struct dsflow_graph *g,
+                                  const struct dsflow_task_spec *t, unsigned i)
+{
+    const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[i]);
+    const enum dsflow_dtype dtype = (enum dsflow_dtype)d->dtype;
+    struct dsf_portion part = { 0, d->bytes, false };
+    const unsigned port = dsflow_task_port(t, i);
+    struct numbers n;
+
+    /* Scales stand in front of all int8 numbers. */
+    if (dtype == DSFLOW_INT8_BLOCK ||
+        !(t->op->update ? find_of_update(t, port, &n)
+                        : t->op == &dsf_op_cast && find_of_cast(t, port, &n)))
+        return part;
+    part.at = dsflow_dtype_bytes(dtype, n.at);
+    part.bytes = dsflow_dtype_bytes(dtype, n.elems);
+    part.anew = n.anew;
+    return part;
+}
