@@ -66,7 +66,7 @@ struct dsflow_exec_options {
 
 /* Time spent, summed since the executor was opened. */
 struct dsflow_exec_stats {
-    unsigned workers;
+    unsigned workers;      /* devices, where there are some, or else cores */
     double wall_seconds;   /* from first submit to last wait */
     double kernel_seconds; /* inside kernels, summed over workers */
     uint64_t tasks;

@@ -167,13 +167,16 @@ void dsf_run_say_end(struct dsf_run *r, struct dsf_progress *p)
     dsf_run_used(r, &u);
     stats = &u.exec;
     if (stats->wall_seconds > 0)
-        dsf_progress_say(p,
-                         "%s%llu tasks, kernels %.1f %% of %u workers x %.1f s",
+        dsf_progress_say(p, "%s%llu tasks, kernels %.1f %% of %u %s x %.1f s",
                          r->wire != NULL ? "process 0: " : "",
                          (unsigned long long)stats->tasks,
                          100 * stats->kernel_seconds /
                              (stats->wall_seconds * stats->workers),
-                         stats->workers, stats->wall_seconds);
+                         stats->workers,
+                         u.gpus == 0          ? "workers"
+                         : stats->workers > 1 ? "GPUs"
+                                              : "GPU",
+                         stats->wall_seconds);
     say_lacking(r, p);
     say_memory(r, &u, p);
     if (u.disk > 0)

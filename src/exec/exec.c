@@ -187,6 +187,12 @@ void dsf_exec_run(const struct dsf_exec_call *call,
     dsf_exec_ran(call, w, &launch);
 }
 
+/* Devices are the last workers, and have the first lanes. */
+static unsigned lane_of(const struct dsflow_exec *exec, unsigned w)
+{
+    return (w + exec->ndevices) % exec->nworkers;
+}
+
 void dsf_exec_ran(const struct dsf_exec_call *call, unsigned w,
                   const struct dsf_launch *launch)
 {
@@ -205,7 +211,7 @@ void dsf_exec_ran(const struct dsf_exec_call *call, unsigned w,
                                       .end = launch->end - exec->opened,
                                       .what = task,
                                       .step = dsf_exec_count_run(exec, task),
-                                      .lane = (uint16_t)w,
+                                      .lane = (uint16_t)lane_of(exec, w),
                                       .rank = call->task->rank,
                                       .kind = DSF_SPAN_TASK });
 }
@@ -374,19 +380,22 @@ void *dsflow_exec_map(struct dsflow_exec *exec, dsflow_data_id id,
 void dsflow_exec_stats(const struct dsflow_exec *exec,
                        struct dsflow_exec_stats *stats)
 {
+    /* Cores, where there are devices to compute on: the first ones. */
+    unsigned beside = exec->ndevices > 0 ? exec->nworkers - exec->ndevices : 0;
+
     if (exec->spread != NULL) {
         dsflow_exec_stats(exec->spread->own, stats);
         return;
     }
     *stats =
-        (struct dsflow_exec_stats){ .workers = exec->nworkers,
+        (struct dsflow_exec_stats){ .workers = exec->nworkers - beside,
                                     .wall_seconds = exec->wall,
                                     .tasks = exec->disk.tasks + exec->copied +
                                              exec->wired.tasks };
     if (exec->busy_since != 0)
         stats->wall_seconds += dsf_now() - exec->busy_since;
     for (unsigned w = 0; w < exec->nworkers; w++) {
-        stats->kernel_seconds += exec->workers[w].busy;
+        stats->kernel_seconds += w < beside ? 0 : exec->workers[w].busy;
         stats->tasks += exec->workers[w].tasks;
     }
 }

@@ -42,7 +42,7 @@ struct dsf_exec_class {
     int (*submit)(struct dsflow_exec *exec, uint32_t first, uint32_t last,
                   struct dsflow_err *err);
     int (*wait)(struct dsflow_exec *exec, struct dsflow_err *err);
-    /* Of workers: cores, then devices. */
+    /* Of workers: devices, then the cores beside them; or cores. */
     void (*lanes)(const struct dsflow_exec *exec,
                   struct dsf_timeline *timeline);
 };

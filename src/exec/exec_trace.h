@@ -7,8 +7,9 @@
 
 #include "timeline/timeline.h"
 
-/* Adds the lanes: workers, then a link for each pair of memories, then reads
- * and writes of the disks, where the graph has data there. */
+/* Adds the lanes: workers, then cores that are beside them, then a link for
+ * each pair of memories, then reads and writes of the disks, where the graph
+ * has data there. */
 void dsf_exec_lanes(const struct dsflow_exec *exec,
                     struct dsf_timeline *timeline);
 

@@ -334,8 +334,9 @@ static void rename_spans(const struct dsflow_exec *exec,
 
         if (v[i].kind != DSF_SPAN_TASK)
             continue;
-        /* Workers run tasks: a copy beside what comes is one, too. */
-        if (part->moved[what] != DSF_NOT_IN_PART && v[i].lane >= own.workers) {
+        /* Workers and cores run tasks: a copy beside what comes is one, too. */
+        if (part->moved[what] != DSF_NOT_IN_PART &&
+            own.lanes[v[i].lane].kind == DSF_LANE_LINK) {
             v[i].kind = DSF_SPAN_TRANSFER;
             v[i].what = part->moved[what];
             if (part->to[what] != DSFLOW_ANYWHERE)

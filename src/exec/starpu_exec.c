@@ -407,6 +407,7 @@ static int rank_of(const struct starpu_state *s, unsigned w)
     return DSFLOW_ANYWHERE;
 }
 
+/* Ranks that have devices compute there: cores are what is beside them. */
 static void starpu_exec_lanes(const struct dsflow_exec *exec,
                               struct dsf_timeline *timeline)
 {
@@ -414,15 +415,16 @@ static void starpu_exec_lanes(const struct dsflow_exec *exec,
     unsigned cores = exec->nworkers - exec->ndevices;
     unsigned own = exec->nranks - exec->first_rank;
 
-    for (unsigned w = 0; w < cores; w++)
-        dsf_timeline_add_lane(timeline, DSF_LANE_WORKER, rank_of(s, w),
-                              "core %u", w);
     for (unsigned d = 0; d < exec->ndevices; d++)
         dsf_timeline_add_lane(timeline, DSF_LANE_WORKER,
                               own <= exec->ndevices && d < own
                                   ? (int)(exec->first_rank + d)
                                   : DSFLOW_ANYWHERE,
                               "device %u", exec->devices[d].index);
+    for (unsigned w = 0; w < cores; w++)
+        dsf_timeline_add_lane(
+            timeline, exec->ndevices > 0 ? DSF_LANE_HOST : DSF_LANE_WORKER,
+            rank_of(s, w), "core %u", w);
 }
 
 const struct dsf_exec_class dsf_exec_starpu = {

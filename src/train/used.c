@@ -21,8 +21,11 @@ static bool is_predicted(const struct dsf_run *r, const struct dsf_used *used)
         return r->executor != DSFLOW_SERIAL &&
                r->machine.main.kind == DSF_MACHINE_GPU &&
                !dsf_machine_keys_tf32(r->s.job, &r->s.machine);
-    return r->wire != NULL ? r->prediction.workers == r->meter.lanes.workers
-                           : used->exec.workers == r->s.plan->workers;
+    if (r->wire != NULL)
+        return r->prediction.workers == r->meter.lanes.workers;
+    return r->s.job->machine.virtuals > 0
+               ? r->executor != DSFLOW_SERIAL
+               : used->exec.workers == r->s.plan->workers;
 }
 
 /* Bytes from process to process. Where this one has not the tasks of the others,

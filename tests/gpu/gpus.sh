@@ -96,6 +96,7 @@ grep -q 'batch.tile: 2 to a micro-batch in the run, now 1 to a micro-batch: it g
 grep -Eq 'on cores, as they have no CUDA side: .*adam.*: [0-9.]+ % of the time' log ||
     fault "nothing is said of cores: $(cat log)"
 grep -Eq 'on 1 GPU: [0-9.]+ MiB, planned' log || fault "memory: $(cat log)"
+grep -Eq 'tasks, kernels [0-9.]+ % of 1 GPU x ' log || fault "workers: $(cat log)"
 DSFLOW_CUDA=no "$dsflow" run job.toml --set job.output=none \
     --set machine.gpus=auto > log 2>&1 || fault "auto without GPUs: $(cat log)"
 [ "$(grep -c 'no GPU, so the job runs on cores: DSFLOW_CUDA=no' log)" -eq 1 ] ||

@@ -160,8 +160,9 @@ static void assert_timeline_is_sound(struct dsflow_exec *exec,
             assert_true(memories && s->what < NDATA && s->lane >= t.workers);
             continue;
         }
-        assert_true(s->what <= NTASKS && s->step < STEPS &&
-                    s->lane < t.workers);
+        assert_true(s->what <= NTASKS && s->step < STEPS);
+        assert_true(t.lanes[s->lane].kind ==
+                    (s->lane < t.workers ? DSF_LANE_WORKER : DSF_LANE_HOST));
         assert_true(end[s->step][s->what] == 0);
         start[s->step][s->what] = s->start;
         end[s->step][s->what] = s->end;

@@ -1,5 +1,6 @@
 /* test_exec_devices.c - data on virtual devices: swaps, room, faults, and what is
  * done beside what. */
+#include "timeline/bound.h"
 #include "unit/exec/tiers.h"
 
 static void virtual_devices_swap_too(void **state)
@@ -194,6 +195,66 @@ static void a_core_adds_up_what_devices_leave(void **state)
     dsflow_graph_free(g);
 }
 
+/* A graph of two kernels. */
+static struct dsflow_graph *two_kernels(void)
+{
+    const struct dsf_square_args square = { .elems = 64 };
+    struct dsflow_graph *g = dsflow_graph_new();
+
+    for (int i = 0; i < 2; i++) {
+        dsflow_data_id grad = dsflow_graph_add_data(
+            g, &DSFLOW_DATA(.name = "grad", .persistent = 1,
+                            .dtype = DSFLOW_FP32, .elems = 64));
+        dsflow_data_id squares = dsflow_graph_add_data(
+            g, &DSFLOW_DATA(.name = "squares", .dtype = DSFLOW_FP64, .elems = 4,
+                            .role = DSFLOW_BUFFERS));
+
+        dsflow_graph_add_task(
+            g, &DSFLOW_TASK(.op = &dsf_op_square, .args = &square, .ndata = 2,
+                            .data = (dsflow_data_id[]){ grad, squares }));
+    }
+    return g;
+}
+
+/* The cores beside a device take nothing off it: the least time of a step is
+ * that of all its kernels. */
+static void cores_do_no_kernels_of_a_device(void **state)
+{
+    struct dsflow_graph *g = two_kernels();
+    struct dsf_timeline t = { 0 };
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    struct dsf_teams teams;
+    struct dsf_load load;
+    enum dsf_bound what;
+
+    exec = open_exec(
+        g,
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 2, .virtuals = 1),
+        &host);
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    dsf_exec_lanes(exec, &t);
+    assert_int_equal(dsf_exec_drain(exec, &t), 0);
+    assert_int_equal(t.workers, 1);
+    assert_string_equal(t.lanes[0].name, "device 0");
+    assert_string_equal(t.lanes[1].name, "core 0");
+    assert_string_equal(t.lanes[2].name, "core 1");
+    dsf_teams_init(&teams, &t, true);
+    dsf_load_init(&load, &teams);
+    assert_int_equal(t.n, 2);
+    for (size_t i = 0; i < t.n; i++)
+        dsf_load_add(&load, t.v[i].lane, 3, t.v[i].rank >= 0);
+    assert_float_equal(dsf_bound_seconds(&load, 3, &what), 6, 0);
+    assert_int_equal(what, DSF_BOUND_WORK);
+    dsf_load_fini(&load);
+    dsf_teams_fini(&teams);
+    dsf_timeline_fini(&t);
+    dsflow_exec_close(exec);
+    dsflow_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +264,7 @@ int main(void)
         cmocka_unit_test(a_device_copies_while_it_computes),
         cmocka_unit_test(what_only_kernels_touch_is_launched_ahead),
         cmocka_unit_test(a_core_adds_up_what_devices_leave),
+        cmocka_unit_test(cores_do_no_kernels_of_a_device),
     };
 
     if (register_tiers())
