@@ -35,6 +35,30 @@ template <class T> DEV T dev_row_sum(T v, T *s)
     __syncthreads();
     return dev_warp_sum(lane < warps ? s[lane] : T(0));
 }
+/* Each of N numbers, behind one barrier. `s`: N for each warp of the block. */
+template <int N> DEV void dev_row_sums(float (&v)[N], float *s)
+{
+    const unsigned warps = blockDim.x / 32;
+
+    DEV_UNROLL
+    for (int i = 0; i < N; i++)
+        v[i] = dev_warp_sum(v[i]);
+    if (warps == 1)
+        return;
+    s += (size_t)threadIdx.y * warps * N;
+    DEV_UNROLL
+    for (int i = 0; i < N; i++)
+        if (threadIdx.x % 32 == 0)
+            s[threadIdx.x / 32 * N + i] = v[i];
+    __syncthreads();
+    for (int i = 0; i < N; i++)
+        v[i] = 0;
+    DEV_UNROLL_BY(4)
+    for (unsigned warp = 0; warp < warps; warp++)
+        DEV_UNROLL
+    for (int i = 0; i < N; i++)
+        v[i] += s[warp * N + i];
+}
 DEV float dev_row_max(float v, float *s)
 {
     const unsigned warps = blockDim.x / 32, lane = threadIdx.x % 32;

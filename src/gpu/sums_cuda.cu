@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(THREADS)
     float sum[1] = { 0 };
 
     /* Several are on their way at once; they are added one after the other. */
-    DEV_UNROLL_BY(8)
+    DEV_UNROLL_BY(16)
     for (unsigned p = first; p < (at < n ? end : first); p++)
         sum[0] += parts[p * n + at];
     sum_teams(sum, dev_shared<float>());

@@ -84,6 +84,7 @@ static void norms_of_fp16_are_rounded_once(void **state)
 static void rows_are_longer_than_what_threads_keep(void **state)
 {
     try_shape(DSFLOW_FP32, 2, 2051, 1);
+    try_shape(DSFLOW_FP32, 1, 4099, 0);
     try_shape(DSFLOW_BF16, 1, 8200, 0);
 }
 
@@ -91,8 +92,9 @@ static void teams_have_several_rows(void **state)
 {
     orders = 1;
     try_shape(DSFLOW_BF16, 2100, 8, 0);
-    try_shape(DSFLOW_BF16, 300, 2600, 0);
-    try_shape(DSFLOW_FP32, 258, 1030, 0); /* longer than they keep, too */
+    try_shape(DSFLOW_BF16, 400, 2600, 0);
+    try_shape(DSFLOW_FP16, 400, 2600, 1);
+    try_shape(DSFLOW_FP32, 386, 1030, 0); /* longer than they keep, too */
     orders = 3;
 }
 
