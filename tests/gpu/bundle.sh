@@ -112,15 +112,15 @@ echo 'import sys; sys.exit("--compile" in sys.argv and
     "no compiler" + " in 0.9" * (sys.argv[-2:] == ["--memory", "0.9"]) or
     print("{\"tokens_per_second\": 7, \"batch\": 64}"))' > torch_train.py
 PYTHONPATH=$here/packages python3 -B -c '
-import types, jobs, machine, results
+import types, pytorch, machine, results
 bench = types.SimpleNamespace(small=False, results=results.Results("forms"),
     work=machine.HERE, left=lambda: 60, wanted=["torch-gpt2-124m"],
     run=lambda t, w, limit, **k: machine.run(w, limit, k["env"]))
 machine.python_with_torch = lambda on_gpus: "python3"
 bench.background = {}
-jobs.begin_compiling(bench)
-jobs.settle(bench, 60)
-rows = jobs.torch_gpt2_124m(bench)["rows"]
+pytorch.begin_compiling(bench)
+pytorch.settle(bench, 60)
+rows = pytorch.gpt2_124m(bench)["rows"]
 assert [row["measured"] for row in rows] == ["exit status 1: no compiler",
     "7 tokens/s, batches of 64"], rows
 ' > log 2>&1 || fault "forms of PyTorch: $(cat log)"
