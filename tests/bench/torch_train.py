@@ -35,7 +35,7 @@ parser.add_argument("--compile-blocks", action="store_true",
                     help="each block, and what follows them, alone: compiled "
                          "in less time")
 parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-parser.add_argument("--memory", type=float, default=1,
+parser.add_argument("--memory", type=float, default=1.0,
                     help="the share of the GPU's memory that it may take")
 parser.add_argument("--accumulate", type=int, default=1,
                     help="micro-batches of --batch sequences in a step")

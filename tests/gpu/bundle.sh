@@ -92,8 +92,26 @@ for status, least in (None, 4), (1, 3), (None, None):
         continue
     raise AssertionError(status, least)' > log 2>&1 || fault "$(cat log)"
 
+# The share of the GPU's memory is a number with a point, as PyTorch wants it.
+mkdir -p packages/torch/nn
+: > packages/torch/nn/functional.py
+: > packages/torch/nn/__init__.py
+cat > packages/torch/__init__.py <<'TOOL'
+import sys
+class cuda:
+    def set_per_process_memory_fraction(share):
+        sys.exit(7 if type(share) is float and 0 < share <= 1 else share)
+def set_num_threads(n):
+    pass
+set_float32_matmul_precision = set_num_threads
+TOOL
+for share in '' '--memory=1' '--memory=0.9'; do
+    PYTHONPATH=$here/packages python3 -B "$scripts/../../tests/bench/torch_train.py" \
+        --device cuda $share > log 2>&1
+    [ $? -eq 7 ] || fault "torch_train.py $share: $(cat log)"
+done
+
 # Batches of PyTorch too; and a form that fails is followed by another.
-mkdir -p packages/torch
 : > packages/torch/__init__.py
 cat > torch_train.py <<'TOOL'
 import sys
