@@ -3,6 +3,7 @@
 import itertools
 import json
 import pathlib
+import re
 import statistics
 
 import machine
@@ -46,13 +47,17 @@ class Trained:
         self.folder, self.text = pathlib.Path(folder), text
         self.whole = whole
 
-    def column(self, name):
-        """Of each step."""
+    def lines(self):
+        """What is known of each step."""
         path = self.folder / "metrics.jsonl"
         text = path.read_text() if path.exists() else ""
         lines = map(json.loads, text[:text.rfind("\n") + 1].splitlines())
-        return [line[name] for line in lines
-                if "seconds" in line and line.get(name) is not None]
+        return [line for line in lines if "seconds" in line]
+
+    def column(self, name):
+        """Of each step."""
+        return [line[name] for line in self.lines()
+                if line.get(name) is not None]
 
     def median(self, name, skip):
         values = self.column(name)[skip:]
@@ -89,6 +94,9 @@ def train(bench, name, keys, least=None):
     folder, words = command(bench, name, keys)
     ended = bench.run(name, words)
     ran = Trained(folder, ended.text, ended.good)
+    if not ended.good:
+        bench.results.log(f"{name}: the last steps",
+                          "\n".join(map(json.dumps, ran.lines()[-LAST:])))
     if not ended.good and (ended.status is not None or least is None or
                            len(ran.column("seconds")) < least):
         raise Failed(f"{name}: {ended.why()}")
@@ -99,6 +107,7 @@ def train(bench, name, keys, least=None):
 
 # Steps that are not timed: the first ones choose products and fill pipelines.
 WARMUP = 2
+LAST = 4        # steps of which all is kept that is known
 BF16 = {"precision.compute": "bf16", "machine.gpus": 1}
 
 
@@ -109,25 +118,48 @@ def small_keys(keys):
                        if k in small and k != "model.family"}}
 
 
+def spans_of(events):
+    """{lane: [(began, took, kind)]} of a trace, in seconds; all cores are one."""
+    names = {e["tid"]: re.sub(r"^core \d+$", "cores", e["args"]["name"])
+             for e in events if e["name"] == "thread_name"}
+    lanes = {}
+    for e in events:
+        if e["ph"] == "X":
+            lanes.setdefault(names.get(e.get("tid"), "others"), []).append(
+                (1e-6 * e["ts"], 1e-6 * e["dur"], e["name"]))
+    return {name: sorted(spans) for name, spans in lanes.items()}
+
+
 def busy(bench, ran):
     """Of the step that was traced: the share of the time that GPU 0 computed
-    nothing between its first kernel and its last, and what each kind took."""
+    nothing between its first kernel and its last, and how many of each kind there
+    were on each lane, with what they took: on the GPU, its links and cores."""
     path = bench.work / "trace.json"
     ended = bench.run("trace", [machine.program("dsflow"), "trace", ran.folder,
                                 "--chrome", path])
     if not ended.good:
         raise Failed(f"dsflow trace: {ended.why()}")
-    events = json.loads(path.read_text())["traceEvents"]
-    lanes = {e["tid"] for e in events if e["name"] == "thread_name"
-             and e["args"]["name"] == "device 0"}
-    spans = sorted((e["ts"], e["dur"], e["name"]) for e in events
-                   if e["ph"] == "X" and e.get("tid") in lanes)
-    kinds = {}
-    for _, dur, name in spans:
-        count, seconds = kinds.get(name, (0, 0))
-        kinds[name] = count + 1, seconds + 1e-6 * dur
-    whole = max(ts + dur for ts, dur, _ in spans) - spans[0][0]
-    return 1 - sum(dur for _, dur, _ in spans) / whole, kinds
+    spans = spans_of(json.loads(path.read_text())["traceEvents"])
+    lanes = {}
+    for lane, some in spans.items():
+        kinds = lanes[lane] = {}
+        for _, took, name in some:
+            count, seconds = kinds.get(name, (0, 0))
+            kinds[name] = count + 1, seconds + took
+    gpu = spans["device 0"]
+    whole = max(begin + took for begin, took, _ in gpu) - gpu[0][0]
+    return {"idle": 1 - sum(took for _, took, _ in gpu) / whole,
+            "lanes": lanes}
+
+
+def busy_if_known(bench, ran):
+    """Nothing: the run was cut short before it was traced."""
+    try:
+        return busy(bench, ran)
+    except (Failed, KeyError, ValueError, OSError):
+        if ran.whole:
+            raise
+        return {"idle": None, "lanes": {}}
 
 
 def plan_of(bench, name, keys):
@@ -169,33 +201,45 @@ def that_fits(bench, name, keys):
     return keys, [row("micro-batch", f"does not fit: {why[:100]}")]
 
 
-def timed(bench, name, keys, steps):
-    """Tokens a second, and what else is known of a step. The last is traced,
-    and does not count."""
-    keys = {**keys, **BF16, "job.steps": steps}
-    last = keys["job.steps"] = keys["job.steps"] + 1
-    ran = train(bench, name, {**keys, "trace.steps": [last, last]}, WARMUP + 2)
+def timed(bench, name, keys, steps, traced=None):
+    """Tokens a second, and what else is known of a step. One more is traced, the
+    last if no other is asked for, and does not count."""
+    keys = {**keys, **BF16, "job.steps": steps + 1}
+    traced = traced or steps + 1
+    ran = train(bench, name, {**keys, "trace.steps": [traced, traced]},
+                WARMUP + 2)
     seconds = ran.column("seconds")
+    counted = [s for i, s in enumerate(seconds, 1)
+               if i > WARMUP and i != traced]
     tokens = keys["batch.sequences"] * keys["batch.sequence"]
-    idle, kinds = busy(bench, ran) if ran.whole else (None, {})
     plan = json.loads((ran.folder / "plan.json").read_text())
-    return {"tokens_per_second":
-            tokens / statistics.median(seconds[WARMUP:-1]),
+    return {"tokens_per_second": tokens / statistics.median(counted),
+            "step_seconds": statistics.median(counted),
             "seconds": seconds, "loss": ran.column("loss"),
             "mfu": ran.median("mfu", WARMUP),
             "efficiency": ran.median("efficiency", WARMUP),
             "planned_bytes": plan["ranks"][0]["peak_bytes"],
-            "keys": keys, "idle": idle, "kinds": kinds, "whole": ran.whole,
-            "said": ran.text[-4000:]}
+            "keys": keys, **busy_if_known(bench, ran), "whole": ran.whole,
+            "metrics": ran.lines()[-LAST:], "said": ran.text[-4000:]}
 
 
-def job(bench, name, keys, steps, least, idle):
+def at_work(found):
+    """What GPU 0, its links and the cores did in the step that was traced."""
+    said = []
+    for lane in "device 0", "into device 0", "out of device 0", "cores":
+        kinds = found["lanes"].get(lane)
+        if kinds:
+            said.append(f"{lane} {sum(s for _, s in kinds.values()):.3g}")
+    return ", ".join(said)
+
+
+def job(bench, name, keys, steps, least, idle, traced=None):
     """Nothing is expected of GPUs that are emulated."""
     if bench.small:
         keys, steps = small_keys(keys), WARMUP + 1
     keys, rows = that_fits(bench, name, keys)
     try:
-        found = timed(bench, name, keys, steps)
+        found = timed(bench, name, keys, steps, traced)
     except Exception as e:
         from checks import examine_job
         e.rows = rows + examine_job(bench, name, keys, str(e))
@@ -210,10 +254,12 @@ def job(bench, name, keys, steps, least, idle):
                         f"<= {idle:.0%}" if idle else "",
                         None if bench.small or not idle else
                         found["idle"] <= idle))
+    if at_work(found):
+        rows.append(row("seconds at work", at_work(found)))
     rows.append(row("first step", f"{found['seconds'][0]:.1f} s"))
     if not found["whole"]:
-        rows.append(row("cut short", f"{len(found['seconds'])} of {steps} "
-                        "steps"))
+        rows.append(row("cut short", f"after {len(found['seconds'])} of "
+                        f"{found['keys']['job.steps']} steps"))
     return {"rows": rows, **found}
 
 
@@ -252,9 +298,11 @@ def gpt2_1_5b(bench):
 
 def llama_7b(bench):
     """LLaMA 7B, 2 x 4096 a micro-batch, 8 a step, states in main memory"""
+    # Its time may be up before the last step.
     return job(bench, "llama-7b", {**LLAMA_7B, "batch.sequences": 16,
                                    "batch.micro": 2,
-                                   "offload.optimizer": "cpu"}, 5, 11e3, 0.05)
+                                   "offload.optimizer": "cpu"}, 4, 11e3, 0.05,
+               WARMUP + 1)
 
 
 def again(layers):
@@ -344,7 +392,7 @@ def predictions(bench):
     rows = [row("bench gpu --quick", f"{ended.seconds:.0f} s")]
     for name in "gpt2-124m", "gpt2-small", "gpt2-1.5b", "llama-7b":
         ran = bench.results.parts.get(name, {})
-        if "keys" not in ran:
+        if "step_seconds" not in ran:
             continue
         _, words = command(bench, name, ran["keys"])
         plan = machine.run([words[0], "plan", "--json", "--machine", file,
@@ -355,7 +403,7 @@ def predictions(bench):
         except (ValueError, KeyError):
             rows.append(row(name, plan.why()[:160]))
             continue
-        share = predicted / statistics.median(ran["seconds"][WARMUP:-1])
+        share = predicted / ran["step_seconds"]
         rows.append(row(f"{name}, predicted / measured", f"{share:.2f}",
                         "0.90 to 1.10", None if bench.small else
                         abs(share - 1) <= 0.1))

@@ -71,6 +71,20 @@ grep -Eq '^offload +computed again +(block|attention) of layers ' \
 grep -Eq '^offload +[0-9]+ losses +same +same +ok' out/table.txt ||
     fault "$(cat log)"
 
+# Where the time of a step goes, on the GPU, its links and cores.
+python3 ./run --only llama-7b > log 2>&1 || fault "$(cat log)"
+grep -Eq '^llama-7b +seconds at work +device 0 [0-9.e-]+, into device 0 ' \
+    out/table.txt || fault "$(cat log)"
+python3 -c '
+import json
+part = json.load(open("out/results.json"))["llama-7b"]
+assert part["lanes"]["cores"]["adam"][0] > 0, part["lanes"]
+assert part["lanes"]["device 0"]["mlp.forward"][0] > 0, part["lanes"]
+assert len(part["seconds"]) == 4 and part["step_seconds"] == part["seconds"][3]
+assert [line["step"] for line in part["metrics"]] == [1, 2, 3, 4]
+assert "io_seconds" in part["metrics"][3], part["metrics"]' > log 2>&1 ||
+    fault "where time goes: $(cat log)"
+
 # Steps of a job whose time is up count, if there are some.
 python3 -B -c '
 import pathlib, types, jobs, machine
@@ -78,13 +92,23 @@ folder = pathlib.Path("cut")
 folder.mkdir()
 def run(title, words, *more):
     return machine.Ended(status, "cut", 1)
-bench = types.SimpleNamespace(work=folder, run=run)
+kept = []
+bench = types.SimpleNamespace(work=folder, run=run, left=lambda: 9,
+    results=types.SimpleNamespace(log=lambda *words: kept.append(words)))
 lines = "".join("{\"seconds\": %d}\n" % i for i in range(3)) + "{\"secon"
 (folder / "job").mkdir()
 (folder / "job/metrics.jsonl").write_text(lines)
 status = None
 ran = jobs.train(bench, "job", {}, 3)
 assert not ran.whole and ran.column("seconds") == [0, 1, 2]
+assert kept[0][1].splitlines()[-1] == "{\"seconds\": 2}", kept
+assert jobs.busy_if_known(bench, ran)["idle"] is None
+ran.whole = True
+try:
+    jobs.busy_if_known(bench, ran)
+    raise AssertionError("no trace")
+except (jobs.Failed, OSError):
+    pass
 for status, least in (None, 4), (1, 3), (None, None):
     try:
         jobs.train(bench, "job", {}, least)
