@@ -1,7 +1,9 @@
 """Jobs that are timed."""
 
+import functools
 import itertools
 import json
+import os
 import pathlib
 import re
 import statistics
@@ -107,6 +109,7 @@ def train(bench, name, keys, least=None):
 
 # Steps that are not timed: the first ones choose products and fill pipelines.
 WARMUP = 2
+CACHE = "XDG_CACHE_HOME"
 LAST = 4        # steps of which all is kept that is known
 BF16 = {"precision.compute": "bf16", "machine.gpus": 1}
 
@@ -305,6 +308,61 @@ def llama_7b(bench):
                WARMUP + 1)
 
 
+# --- the GPU as it was measured -----------------------------------------------
+
+def knowing_the_gpu(part):
+    """dsflow finds what bench_gpu measured, and plans and runs by it. It is in the
+    folder of results: whoever runs this part alone has it, too."""
+    @functools.wraps(part)
+    def knowing(bench):
+        before = os.environ.get(CACHE)
+        os.environ[CACHE] = str(bench.results.folder.resolve() / "cache")
+        try:
+            return part(bench)
+        finally:
+            del os.environ[CACHE]
+            if before is not None:
+                os.environ[CACHE] = before
+    return knowing
+
+
+def is_gpu_known(bench):
+    """dsflow itself says whether it is this GPU that was measured."""
+    _, words = command(bench, "known", {**TINY, **BF16})
+    said = machine.run([words[0], "plan", words[2]], min(60, bench.left()))
+    return said.good and "times are those of cores" not in said.text
+
+
+def measure_gpu(bench):
+    ended = bench.run("bench gpu", [machine.program("dsflow"), "bench", "gpu",
+                                    "--quick"])
+    if not ended.good:
+        raise Failed(f"dsflow bench gpu: {ended.why()}")
+    if not is_gpu_known(bench):
+        raise Failed("dsflow bench gpu: dsflow plan does not find it")
+    return ended
+
+
+def measure_row(ended):
+    return row("dsflow bench gpu --quick", f"{ended.seconds:.0f} s")
+
+
+def measure_unless_known(bench):
+    """Rows: what is planned by times is planned by those of this GPU."""
+    return [] if is_gpu_known(bench) else [measure_row(measure_gpu(bench))]
+
+
+@knowing_the_gpu
+def bench_gpu(bench):
+    """dsflow bench gpu --quick: what offload and predictions plan by"""
+    ended = measure_gpu(bench)
+    file = re.search(r"^written to (.*)", ended.text, re.M).group(1)
+    return {"rows": [measure_row(ended)], "said": ended.text,
+            "machine": pathlib.Path(file).read_text()}
+
+
+# --- with less memory ---------------------------------------------------------
+
 def again(layers):
     """Whole blocks of the first layers are computed again."""
     return {"recompute.what": "block",
@@ -326,8 +384,9 @@ def fewest_again(bench, keys):
 
 
 def fastest_way(bench, keys):
-    """The keys: what to compute again and to keep elsewhere, so that a step that
-    goes into the memory is predicted to be the shortest.
+    """(keys, seconds, rows): what to compute again and to keep elsewhere, so that
+    a step that goes into the memory is predicted to be the shortest, and how
+    short.
 
     All activations are more than the link carries meanwhile: 44 GiB each way for
     each micro-batch of 16 x 1024. Parameters are 3 GiB, and come twice for each;
@@ -342,30 +401,39 @@ def fastest_way(bench, keys):
             found.append((plan["predicted"]["step_seconds"], len(found), way))
     if not found:
         raise Failed("dsflow plan: nothing fits")
-    return {**keys, **min(found)[-1]}
+    rows = [row("computed again", f"{way['recompute.what']} of layers "
+                f"{way.get('recompute.layers', 'all')}"
+                + ("" if way is min(found)[-1] else ": not taken"),
+                f"{seconds:.3g} s a step") for seconds, _, way in found]
+    return {**keys, **min(found)[-1]}, min(found)[0], rows
 
 
+@knowing_the_gpu
 def offload(bench):
     """GPT-2 1.5B with a third of the device memory that it needs"""
+    measured = measure_unless_known(bench)
     keys, steps = {**BATCH_1_5B, **BF16}, 5
     if bench.small:
         keys, steps = small_keys(keys), WARMUP + 1
     # As it was run without a limit, so that losses can be the same.
     keys, rows = that_fits(bench, "whole", keys)
+    rows = measured + rows
     plan, why = plan_of(bench, "whole", {**keys, "job.steps": 1})
     if plan is None:
         raise Failed(f"dsflow plan: {why}")
     needs = plan["ranks"][0]["peak_bytes"]["device"]
     # One micro-batch at a time leaves room for what is not computed again.
-    keys = fastest_way(bench, {
+    keys, predicted, ways = fastest_way(bench, {
         **keys, "job.steps": 1, "batch.in_flight": 1,
         "memory.device": str(int(needs * (0.75 if bench.small else 1 / 3))),
         "offload.optimizer": "cpu", "offload.share": "auto"})
-    rows.append(row("computed again", f"{keys['recompute.what']} of layers "
-                    f"{keys.get('recompute.layers', 'all')}"))
+    rows += ways
     found = timed(bench, "offloaded", keys, steps)
     rate = found["tokens_per_second"]
     rows += [row("tokens/s", f"{rate:,.0f}"),
+             row("predicted / measured",
+                 f"{predicted / found['step_seconds']:.2f}"),
+             row("seconds at work", at_work(found)),
              row("memory", f"{found['planned_bytes']['device'] / needs:.2f} of "
                  f"{needs / 1e9:.1f} GB")]
     whole = bench.results.parts.get("gpt2-1.5b", {})
@@ -377,34 +445,26 @@ def offload(bench):
         rows.append(row(f"{both} losses", "same" if found["loss"][:both] ==
                         whole["loss"][:both] else "others", "same",
                         found["loss"][:both] == whole["loss"][:both]))
-    return {"rows": rows, "device_bytes": needs, **found}
+    return {"rows": rows, "device_bytes": needs, "predicted": predicted,
+            **found}
 
 
 # --- predictions --------------------------------------------------------------
 
+@knowing_the_gpu
 def predictions(bench):
-    """dsflow bench gpu, quickly, and the steps that it predicts of the jobs"""
-    file = bench.work / "gpu.toml"
-    ended = bench.run("bench gpu", [machine.program("dsflow"), "bench", "gpu",
-                                    "--quick", "--output", file])
-    if not ended.good:
-        raise Failed(f"dsflow bench gpu: {ended.why()}")
-    rows = [row("bench gpu --quick", f"{ended.seconds:.0f} s")]
+    """the steps that dsflow plan predicts of the jobs, from bench-gpu"""
+    rows = measure_unless_known(bench)
     for name in "gpt2-124m", "gpt2-small", "gpt2-1.5b", "llama-7b":
         ran = bench.results.parts.get(name, {})
         if "step_seconds" not in ran:
             continue
-        _, words = command(bench, name, ran["keys"])
-        plan = machine.run([words[0], "plan", "--json", "--machine", file,
-                            words[2]], min(60, bench.left()))
-        try:
-            said = json.loads(plan.text[plan.text.index("{"):])
-            predicted = said["predicted"]["step_seconds"]
-        except (ValueError, KeyError):
-            rows.append(row(name, plan.why()[:160]))
+        plan, why = plan_of(bench, name, ran["keys"])
+        if plan is None:
+            rows.append(row(name, why[:160]))
             continue
-        share = predicted / ran["step_seconds"]
+        share = plan["predicted"]["step_seconds"] / ran["step_seconds"]
         rows.append(row(f"{name}, predicted / measured", f"{share:.2f}",
                         "0.90 to 1.10", None if bench.small else
                         abs(share - 1) <= 0.1))
-    return {"rows": rows, "machine": file.read_text(), "said": ended.text}
+    return {"rows": rows}

@@ -4,6 +4,7 @@ command -v python3 > /dev/null || exit 77
 build=$PWD
 scripts=$(cd "${srcdir:-.}/scripts/gpu-bundle" && pwd) || exit 99
 . "${srcdir:-.}/tests/cli/lib.sh"
+known=${XDG_CACHE_HOME:-${HOME:-/nowhere}/.cache}/dsflow/machine.toml
 
 # A bundle without its libraries: programs are where they were built.
 mkdir bin lib text
@@ -63,10 +64,33 @@ grep -Eq '^gpt2-1.5b +micro-batch +1 sequences; 2 do not fit: memory: device: ' 
     out/table.txt || fault "$(cat log)"
 grep -Eq '^gpt2-1.5b +tokens/s +[0-9,]+' out/table.txt || fault "$(cat log)"
 
+# What the GPU was measured to do is kept beside the results, and known to those who
+# plan by it, and to no other.
+mkdir -p out/cache/dsflow
+[ -r "$known" ] && cp "$known" out/cache/dsflow # cores need not be measured again
+python3 ./run --only bench-gpu,predictions > log 2>&1 || fault "$(cat log)"
+grep -Eq '^bench-gpu +dsflow bench gpu --quick +[0-9]+ s' out/table.txt ||
+    fault "it is not measured: $(cat log)"
+grep -Eq '^predictions +dsflow bench gpu' out/table.txt && fault "it is, twice"
+grep -Eq '^predictions +gpt2-124m, predicted / measured +[0-9.]+ +0.90' \
+    out/table.txt || fault "$(cat log)"
+python3 -B -c '
+import types, jobs, machine
+jobs.is_gpu_known = lambda bench: False
+jobs.measure_gpu = lambda bench: machine.Ended(0, "", 7)
+assert jobs.measure_unless_known(None)[0]["measured"] == "7 s"' > log 2>&1 ||
+    fault "who runs alone: $(cat log)"
+python3 -c '
+import glob, json, sys
+kept = json.load(open("out/results.json"))["bench-gpu"]["machine"]
+sys.exit([kept] != [open(f).read() for f in glob.glob("out/cache/dsflow/gpu-*")])
+' || fault "what was measured is not kept"
+
 # With less memory than that, something is computed again, to the same losses.
 DSFLOW_EMULATED_MEMORY=0x100000 python3 ./run --only offload > log 2>&1 ||
     fault "$(cat log)"
-grep -Eq '^offload +computed again +(block|attention) of layers ' \
+grep -q 'times are those of cores' out/log.txt && fault "$(cat out/log.txt)"
+grep -Eq '^offload +computed again +(block|attention) of layers .* s a step' \
     out/table.txt || fault "$(cat log)"
 grep -Eq '^offload +[0-9]+ losses +same +same +ok' out/table.txt ||
     fault "$(cat log)"
@@ -344,5 +368,5 @@ grep -Eq '^gpt2-small +memcheck, one layer +Invalid __global__ read' log ||
 grep -Eq '^gpt2-124m +tokens/s' out/table.txt || fault "$(cat out/table.txt)"
 python3 ./run --seconds 5 --only machine > log 2>&1 || fault "$(cat log)"
 grep -q '^machine: not run.*no time is left' log || fault "$(cat log)"
-[ "$(find out -type f | wc -l)" -le 8 ] || fault "$(ls out)"
+[ "$(find out -type f ! -path 'out/cache/*' | wc -l)" -le 8 ] || fault "$(ls out)"
 finish
