@@ -173,29 +173,48 @@ SANITIZER = ["--target-processes", "application-only", "--launch-timeout",
 MEMCHECK = ["--tool", "memcheck", "--report-api-errors", "no"]
 
 
-def under(bench, tool, words, cases, limit):
-    """A test of kinds under compute-sanitizer. A row, and what is wrong."""
-    name = " ".join(w for w in words if w != "--here")
+def start_under(bench, tool, title, words, limit, **more):
+    """test_module under compute-sanitizer."""
     # A buffer ends where its allocation does.
-    env = dict(machine.environment(preload=False), DSFLOW_TESTS_EDGE="0",
-               DSFLOW_GPU_CASES=cases)
+    env = dict(machine.environment(preload=False), DSFLOW_TESTS_EDGE="0", **more)
     # Races are looked for in kernels of ours: others take their time, too.
     options = {"memcheck": MEMCHECK,
                "racecheck": ["--tool", tool, "--kernel-name",
                              "kernel_substring=_cu_"]}
-    ended = bench.run(f"{tool} {name}",
-                      [machine.sanitizer(),
-                       *options.get(tool, ["--tool", tool]), *SANITIZER,
-                       "--error-exitcode", "9",
-                       machine.program("test_module"), *words],
-                      limit, env, hangs=False)
+    return bench.run(title, [machine.sanitizer(),
+                             *options.get(tool, ["--tool", tool]), *SANITIZER,
+                             "--error-exitcode", "9",
+                             machine.program("test_module"), *words],
+                     limit, env, hangs=False)
+
+
+def planted(bench, tool):
+    """Does it see a fault that is there? A row, and what is wrong."""
+    if tool != "memcheck":
+        return row(f"{tool} sees a planted fault", "not shown"), None
+    ended = start_under(bench, tool, f"{tool} planted", ["planted"],
+                        0.3 * bench.left())
+    n = errors_of(ended.text)
+    good = bool(n) and bool(told_of(ended.text))
+    return (row(f"{tool} sees a planted fault",
+                f"{'no summary' if n is None else n} errors", ">= 1 errors",
+                good),
+            None if good else f"{tool} does not see a planted fault: "
+            f"{ended.why()}")
+
+
+def under(bench, tool, words, cases, limit):
+    """A test of kinds under compute-sanitizer. A row, and what is wrong."""
+    name = " ".join(w for w in words if w != "--here")
+    ended = start_under(bench, tool, f"{tool} {name}", words, limit,
+                        DSFLOW_GPU_CASES=cases)
     n, told = errors_of(ended.text), told_of(ended.text)
     done = len(re.findall(r"^\S+ +\d+ cases, |^\[ +OK", ended.text, re.M))
     if ended.status is None:
         said = f"{len(told)} errors in {done} kinds, until its time was up"
         good = False if told else None
     else:
-        said = f"{'no summary' if n is None else n} errors, " \
+        said = f"{'no summary' if n is None else n} errors in {done} kinds, " \
             f"{ended.seconds:.0f} s"
         good = ended.good and n == 0
     wrong = None if good is not False else \
@@ -239,7 +258,8 @@ def examine_job(bench, name, keys, why):
 def sanitized(bench, tool):
     if machine.sanitizer() is None:
         raise Missing("there is no compute-sanitizer")
-    rows, wrong = [], []
+    found, fault = planted(bench, tool)
+    rows, wrong = [found], [fault] if fault else []
     for words, share in ((["sides", "--here"], 0.7), (["same_bits"], 1)):
         found, fault = under(bench, tool, words, "1", share * bench.left())
         rows.append(found)

@@ -211,6 +211,8 @@ cat > tools/compute-sanitizer <<'TOOL'
 while [ $# -gt 1 ] && [ "${1##*/bin/}" = "$1" ]; do shift; done
 [ -x "$1" ] || exit 1
 case $2,$3,$4 in
+planted,,) [ -e sees ] && echo "========= Invalid __global__ write of size 4 bytes"
+   echo "========= ERROR SUMMARY: $([ -e sees ] && echo 2 || echo 0) errors" ;;
 sides,--here,) echo "========= ERROR SUMMARY: 0 errors" ;;
 *) echo "========= Invalid __global__ read of size 4 bytes"
    echo "========= ERROR SUMMARY: 3 errors" ;;
@@ -218,7 +220,15 @@ esac
 TOOL
 chmod +x tools/compute-sanitizer
 PATH=$here/tools:$PATH
+python3 ./run --only memcheck > log 2>&1 && fault "a blind tool is good"
+grep -Eq '^memcheck +memcheck sees a planted fault +0 errors +>= 1 errors +SHORT$' \
+    out/table.txt || fault "$(cat log)"
+grep -q '^memcheck: failed, .*memcheck does not see a planted fault' log ||
+    fault "$(cat log)"
+: > sees
 python3 ./run --only memcheck > log 2>&1 && fault "3 errors are none"
+grep -Eq '^memcheck +memcheck sees a planted fault +2 errors .* ok$' \
+    out/table.txt || fault "$(cat log)"
 grep -Eq '^memcheck +memcheck sides +0 errors.* ok$' out/table.txt ||
     fault "$(cat log)"
 grep -Eq '^memcheck +memcheck same_bits +3 errors.* SHORT$' out/table.txt ||
