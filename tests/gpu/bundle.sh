@@ -178,14 +178,24 @@ echo 'import sys; sys.exit("--compile" in sys.argv and
     "no compiler" + " in 0.9" * (sys.argv[-2:] == ["--memory", "0.9"]) or
     print("{\"tokens_per_second\": 7, \"batch\": 64}"))' > torch_train.py
 PYTHONPATH=$here/packages python3 -B -c '
-import types, pytorch, machine, results
+import time, types, pytorch, machine, results
 bench = types.SimpleNamespace(small=False, results=results.Results("forms"),
     work=machine.HERE, left=lambda: 60, wanted=["torch-gpt2-124m"],
+    end=time.monotonic() + 500,
     run=lambda t, w, limit, **k: machine.run(w, limit, k["env"]))
 machine.python_with_torch = lambda on_gpus: "python3"
 bench.background = {}
 pytorch.begin_compiling(bench)
-pytorch.settle(bench, 60)
+pytorch.settle(bench, "torch-gpt2-124m")
+assert not bench.background
+class Late:
+    pid, returncode, waited = -1, -9, []
+    def wait(self, timeout):
+        self.waited.append(round(timeout, -1))
+for name in "torch-gpt2-1.5b", "speeds":
+    bench.background["compiling"] = Late(), None
+    pytorch.settle(bench, name)
+assert Late.waited == [120, 40], Late.waited
 rows = pytorch.gpt2_124m(bench)["rows"]
 assert [row["measured"] for row in rows] == ["exit status 1: no compiler",
     "7 tokens/s, batches of 64"], rows
