@@ -57,17 +57,19 @@ void launch_forward(const struct dsf_gpu_embed *e, const void *wte,
 enum {
     THREADS = 128,
     WARPS = THREADS / 32,
-    BATCH = 4 /* rows that are read before they are added */
+    BATCH = 4, /* rows that are read before they are added */
+    SHARE = 16, /* places in the order of tokens that a warp has */
+    SORTERS = 256
 };
-/* Tokens that a thread looks at before it waits for the others: few where they
- * are emulated, so that small tiles take several turns, too. */
-enum { MOST_SCANNED = 8 };
+/* Tokens that are sorted in shared memory: few where launches are emulated, so
+ * that small tiles have several windows, too. */
 #ifdef __CUDACC__
-enum { SCANNED = MOST_SCANNED };
+enum { WINDOW = 1024 };
 #else
-enum { SCANNED = 2 };
+enum { WINDOW = 64 };
 #endif
-enum { WINDOW = SCANNED * THREADS };
+/* In the place of the token of a row that has none: behind all others. */
+const uint32_t NONE = 0xfffffffe;
 
 /* sum += rows at(0) .. at(n) of x, one after the other, where is_there(i). */
 template <int V, class T, class At, class Is>
@@ -90,103 +92,205 @@ DEV void add_rows(float (&sum)[V], const T *x, unsigned n, At at, Is is_there)
     }
 }
 
-/* Which of WINDOW tokens are one of a block's, a bit for each; and any of those
- * of a warp. There are two in turn, so that one is written while the other is
- * read. A launch has room for those of a GPU everywhere. */
-struct window {
-    uint32_t same[MOST_SCANNED * WARPS], any[WARPS];
-};
-struct scan {
-    struct window of[2];
-    unsigned found[MOST_SCANNED * THREADS]; /* their rows, in order */
+/* Tokens and their rows: of each window, in order, and of all. */
+struct sorted {
+    uint32_t *tokens, *rows, *all_tokens, *all_rows;
+    unsigned window; /* WINDOW, which kernels do not know */
 };
 
-DEV void look(struct window *w, const int32_t *tokens, int32_t token,
-              unsigned from, unsigned rows)
+/* A block for each window: a row's place is the number of those before it. */
+__global__ void __launch_bounds__(SORTERS)
+    sort_windows(struct dsf_gpu_embed e, struct sorted to, unsigned rows)
 {
-    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t any = 0;
+    uint32_t *s = dev_shared<uint32_t>();
+    const unsigned window = to.window, first = blockIdx.x * window;
+    const unsigned n = rows - first < window ? rows - first : window;
+
+    for (unsigned i = threadIdx.x; i < window; i += blockDim.x) {
+        const int64_t token = i < n ? token_at(e, first + i) : -1;
+
+        s[i] = token < 0 ? NONE : (uint32_t)token;
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
+        const uint32_t own = s[i];
+        unsigned place = first;
+
+        DEV_UNROLL_BY(16)
+        for (unsigned k = 0; k < window; k++)
+            place += s[k] < own + (k < i);
+        to.tokens[place] = own;
+        to.rows[place] = first + i;
+    }
+}
+
+/* How many of n sorted tokens are below one. */
+DEV unsigned count_below(const uint32_t *tokens, unsigned n, uint32_t one)
+{
+    unsigned below = 0;
+
+    for (unsigned left = n; left > 0;) {
+        const unsigned half = left / 2;
+        const bool more = tokens[below + half] < one;
+
+        below += more ? half + 1 : 0;
+        left = more ? left - half - 1 : half;
+    }
+    return below;
+}
+
+/* A thread for each place in a window: before it are tokens of all windows that
+ * are below its own, and those of windows before that are the same. */
+__global__ void __launch_bounds__(THREADS)
+    sort_all(struct sorted s, unsigned rows)
+{
+    const unsigned at = blockIdx.x * THREADS + threadIdx.x;
+    const unsigned window = at / s.window;
+    unsigned place = at % s.window;
+    uint32_t own;
+
+    if (at >= rows)
+        return;
+    own = s.tokens[at];
+    for (unsigned w = 0; w * s.window < rows; w++) {
+        const unsigned first = w * s.window, left = rows - first;
+
+        if (w != window)
+            place += count_below(s.tokens + first,
+                                 left < s.window ? left : s.window,
+                                 own + (w < window));
+    }
+    s.all_tokens[place] = own;
+    s.all_rows[place] = s.rows[at];
+}
+
+/* Of a place in the order, each lane's own: is there a row of the token, and
+ * which? */
+struct place {
+    bool there;
+    uint32_t row;
+
+    DEV void look(const struct sorted &s, size_t at, unsigned rows,
+                  uint32_t token)
+    {
+        there = at < rows && s.all_tokens[at] == token;
+        row = at < rows ? s.all_rows[at] : 0;
+    }
+};
+
+/* V columns of a row: one, or two narrow ones, which stay a word. */
+template <class T, int V> struct columns {
+    T n;
+
+    DEV void load(const T *p)
+    {
+        n = *p;
+    }
+    DEV void widen(float (&v)[V]) const
+    {
+        v[0] = dev_wide(n);
+    }
+};
+template <class T> struct columns<T, 2> {
+    uint32_t word;
+
+    DEV void load(const T *p)
+    {
+        word = dev_load_word<uint32_t>(p);
+    }
+    DEV void widen(float (&v)[2]) const
+    {
+        const uint32_t own = dev_anew(word);
+        T n[2];
+
+        memcpy((void *)n, &own, sizeof(n));
+        v[0] = dev_wide(n[0]);
+        v[1] = dev_wide(n[1]);
+    }
+};
+
+/* sum += N rows, which are those of lanes first, first + 1, … below n. */
+template <int N, bool ALL, int V, class T>
+DEV void add_lanes(float (&sum)[V], uint32_t row, unsigned first, unsigned n,
+                   const T *dx, size_t width)
+{
+    columns<T, V> v[N];
 
     DEV_UNROLL
-    for (int k = 0; k < SCANNED; k++) {
-        const unsigned r = from + k * THREADS + threadIdx.x;
-        const uint32_t same =
-            __ballot_sync(0xffffffffu, r < rows && tokens[r] == token);
+    for (unsigned k = 0; k < N; k++) {
+        const unsigned lane = ALL || first + k < n ? first + k : n - 1;
 
-        any |= same;
-        if (lane == 0)
-            w->same[k * WARPS + warp] = same;
+        v[k].load(dx + __shfl_sync(0xffffffffu, row, lane) * width);
     }
-    if (lane == 0)
-        w->any[warp] = any;
-}
-
-DEV bool is_empty(const struct window &w)
-{
-    uint32_t any = 0;
-
+    /* Never: but nvcc adds none before all are asked for. */
+    if (dev_anew(n) == 0)
+        return;
     DEV_UNROLL
-    for (int i = 0; i < WARPS; i++)
-        any |= w.any[i];
-    return any == 0;
-}
+    for (unsigned k = 0; k < N; k++) {
+        float own[V];
 
-/* Writes down the rows of a window that begins with row `from`; how many. */
-DEV unsigned list(unsigned *found, const struct window &w, unsigned from)
-{
-    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    unsigned n = 0;
-
-    for (unsigned i = 0; i < SCANNED * WARPS; i++) {
-        const uint32_t same = w.same[i];
-
-        if (i % WARPS == warp && (same >> lane & 1) != 0)
-            found[n + (unsigned)__popc((int)(same & ((1u << lane) - 1)))] =
-                from + i * 32 + lane;
-        n += (unsigned)__popc((int)same);
+        v[k].widen(own);
+        DEV_UNROLL
+        for (int i = 0; i < V; i++)
+            sum[i] = ALL || first + k < n ? sum[i] + own[i] : sum[i];
     }
-    return n;
 }
 
-/* A block for each row of the tile, and for each strip of THREADS * V columns
- * of it: the first row with a token adds what all rows with that token give, in
- * their order, and the others find that they are not the first. */
+/* What the rows of a token from place `at` on give to columns is added to `sum`,
+ * one after the other. Those of 32 places are on their way at once, and which
+ * the next are is asked for before. */
+template <int V, class T>
+DEV void add_token(float (&sum)[V], const struct sorted &s, size_t at,
+                   unsigned rows, uint32_t token, const T *dx, size_t width)
+{
+    struct place now, next;
+    uint32_t there;
+    unsigned n = rows;
+
+    at += threadIdx.x % 32;
+    now.look(s, at, rows, token);
+    while ((there = __ballot_sync(0xffffffffu, now.there)) == 0xffffffffu) {
+        at += 32;
+        next.look(s, at, rows, token);
+        add_lanes<32, true>(sum, now.row, 0, n, dx, width);
+        now = next;
+    }
+    n = (unsigned)__popc((int)there);
+    for (unsigned first = 0; first < n; first += BATCH)
+        add_lanes<BATCH, false>(sum, now.row, first, n, dx, width);
+}
+
+/* A warp for 32 V columns of the tokens whose first place is one of its SHARE. */
 template <class T, class G, int V>
 __global__ void __launch_bounds__(THREADS)
-    sum_tokens(struct dsf_gpu_embed e, const T *dx, G *wte, unsigned rows)
+    sum_tokens(struct sorted s, const T *dx, G *wte, unsigned rows,
+               size_t width)
 {
-    struct scan *s = dev_shared<struct scan>();
-    const unsigned row = blockIdx.x;
-    const size_t c = ((size_t)blockIdx.y * THREADS + threadIdx.x) * V;
-    const int64_t token = token_at(e, row);
-    const bool has = c < e.width;
-    G *to = wte + token * (int64_t)e.width + c;
-    float sum[V] = {};
+    const unsigned lane = threadIdx.x % 32;
+    const size_t c = ((size_t)blockIdx.y * 32 + lane) * V;
+    const bool has = c < width;
+    const unsigned at = (blockIdx.x * WARPS + threadIdx.x / 32) * SHARE + lane;
+    const bool there = lane < SHARE && at < rows;
+    const uint32_t own = there ? s.all_tokens[at] : (uint32_t)NONE;
+    const uint32_t before = there && at > 0 ? s.all_tokens[at - 1] : NONE;
+    uint32_t firsts = __ballot_sync(0xffffffffu, own != before);
 
-    if (token < 0)
-        return;
-    for (unsigned from = 0, turn = 0; from < rows; from += WINDOW, turn ^= 1) {
-        struct window *w = &s->of[turn];
-        unsigned n;
+    for (unsigned k = 0; k < SHARE; k++) {
+        const uint32_t token = __shfl_sync(0xffffffffu, own, k);
+        G *to = wte + token * width + (has ? c : 0);
+        float sum[V];
 
-        look(w, e.tokens, e.tokens[row], from, rows);
-        __syncthreads();
-        if (is_empty(*w))
+        if ((firsts >> k & 1) == 0 || token == NONE)
             continue;
-        n = list(s->found, *w, from);
-        __syncthreads();
-        if (s->found[0] < row)
-            return; /* all threads of the block do */
-        if (s->found[0] == row && has)
-            dev_load_all(to, sum);
-        if (has)
-            add_rows(
-                sum, dx + c, n,
-                [&](unsigned i) { return (size_t)s->found[i] * e.width; },
-                [](unsigned) { return true; });
+        DEV_UNROLL
+        for (int i = 0; i < V; i++)
+            sum[i] = dev_load(to + i);
+        add_token(sum, s, at - lane + k, rows, token, dx + (has ? c : 0),
+                  width);
+        DEV_UNROLL
+        for (int i = 0; i < V && has; i++)
+            dev_store(to + i, sum[i]);
     }
-    if (has)
-        dev_store_all(to, sum);
 }
 
 /* A block for each position: rows with it are `length` apart. */
@@ -212,28 +316,51 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <class T, class G, int V>
-void launch_backward(const struct dsf_gpu_embed *e, const void *dx, void *wte,
-                     void *wpe, size_t rows, void *stream)
+void launch_tokens(const struct dsf_gpu_embed *e, const void *dx, void *wte,
+                   size_t rows, void *scratch, void *stream)
+{
+    const unsigned n = (unsigned)rows;
+    uint32_t *const at = (uint32_t *)scratch;
+    const struct sorted s = { at, at + rows, at + 2 * rows, at + 3 * rows,
+                              WINDOW };
+    const unsigned windows = dev_div_up(rows, WINDOW);
+
+    dev_launch(sort_windows, windows, (unsigned)dev_least(SORTERS, WINDOW),
+               WINDOW * sizeof(uint32_t), stream, *e, s, n);
+    dev_launch(sort_all, dev_div_up(rows, THREADS), THREADS, 0, stream, s, n);
+    dev_launch((sum_tokens<T, G, V>),
+               dim3(dev_div_up(rows, WARPS * SHARE),
+                    dev_div_up(e->width, 32 * V)),
+               THREADS, 0, stream, s, (const T *)dx, (G *)wte, n, e->width);
+}
+
+template <class T, class G, int V>
+void launch_positions(const struct dsf_gpu_embed *e, const void *dx, void *wpe,
+                      size_t rows, void *stream)
 {
     const unsigned strips = dev_div_up(e->width, THREADS * V);
 
-    dev_launch((sum_tokens<T, G, V>), dim3((unsigned)rows, strips), THREADS,
-               sizeof(struct scan), stream, *e, (const T *)dx, (G *)wte,
+    dev_launch((sum_positions<T, G, V>), dim3((unsigned)e->length, strips),
+               THREADS, 0, stream, *e, (const T *)dx, (G *)wpe,
                (unsigned)rows);
-    if (e->npos > 0)
-        dev_launch((sum_positions<T, G, V>), dim3((unsigned)e->length, strips),
-                   THREADS, 0, stream, *e, (const T *)dx, (G *)wpe,
-                   (unsigned)rows);
 }
 
 template <class T, class G>
 void backward(const struct dsf_gpu_embed *e, const void *dx, void *wte,
-              void *wpe, size_t rows, void *stream)
+              void *wpe, size_t rows, void *scratch, void *stream)
 {
-    if (dev_is_aligned(e->width, { dx, wte, wpe }))
-        launch_backward<T, G, 8>(e, dx, wte, wpe, rows, stream);
+    enum { PAIR = sizeof(T) == 2 ? 2 : 1 };
+
+    if (dev_is_aligned(e->width, { dx }))
+        launch_tokens<T, G, PAIR>(e, dx, wte, rows, scratch, stream);
     else
-        launch_backward<T, G, 1>(e, dx, wte, wpe, rows, stream);
+        launch_tokens<T, G, 1>(e, dx, wte, rows, scratch, stream);
+    if (e->npos == 0)
+        return;
+    if (dev_is_aligned(e->width, { dx, wpe }))
+        launch_positions<T, G, 8>(e, dx, wpe, rows, stream);
+    else
+        launch_positions<T, G, 1>(e, dx, wpe, rows, stream);
 }
 
 struct fetch {
@@ -265,11 +392,17 @@ void dsf_gpu_embed_forward(const struct dsf_gpu_embed *e,
 void dsf_gpu_embed_backward(const struct dsf_gpu_embed *e,
                             enum dsflow_dtype type, const void *dx,
                             enum dsflow_dtype grad, void *wte, void *wpe,
-                            size_t rows, void *stream)
+                            size_t rows, void *scratch, void *stream)
 {
     if (rows == 0 || e->width == 0)
         return;
     DEV_BY_TYPE(type, T,
                 DEV_BY_TYPE(grad, G,
-                            (backward<T, G>(e, dx, wte, wpe, rows, stream))));
+                            (backward<T, G>(e, dx, wte, wpe, rows, scratch,
+                                            stream))));
+}
+
+size_t dsf_gpu_embed_scratch(size_t rows)
+{
+    return 4 * rows * sizeof(uint32_t);
 }

@@ -12,6 +12,14 @@ static size_t tokens_scratch(const struct dsflow_case *c)
     return (size_t)a->tile.rows * sizeof(int32_t);
 }
 
+/* And what sorts them. */
+static size_t backward_scratch(const struct dsflow_case *c)
+{
+    const struct dsflow_embed_args *a = c->args;
+
+    return tokens_scratch(c) + dsf_gpu_embed_scratch((size_t)a->tile.rows);
+}
+
 static struct dsf_gpu_embed embed_of(const struct dsflow_call *call,
                                      void *stream)
 {
@@ -59,11 +67,12 @@ static void backward_weight(const struct dsflow_call *call, void *stream)
 
     dsf_gpu_embed_backward(
         &e, dx->dtype, dx->ptr, grad.type, dsf_gpu_gradient_at(&grad, a->wte),
-        dsf_gpu_gradient_at(&grad, a->wpe), (size_t)a->tile.rows, stream);
+        dsf_gpu_gradient_at(&grad, a->wpe), (size_t)a->tile.rows,
+        (int32_t *)call->scratch + a->tile.rows, stream);
 }
 
 const struct dsf_gpu_side dsf_gpu_side_embed_backward_weight = {
     .op = "embed.backward_weight",
     .run = backward_weight,
-    .scratch = tokens_scratch,
+    .scratch = backward_scratch,
 };

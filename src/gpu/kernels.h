@@ -118,7 +118,8 @@ void dsf_gpu_embed_forward(const struct dsf_gpu_embed *e,
 void dsf_gpu_embed_backward(const struct dsf_gpu_embed *e,
                             enum dsflow_dtype type, const void *dx,
                             enum dsflow_dtype grad, void *wte, void *wpe,
-                            size_t rows, void *stream);
+                            size_t rows, void *scratch, void *stream);
+size_t dsf_gpu_embed_scratch(size_t rows); /* bytes */
 
 /* loss_cuda.cu and, of the head in columns, loss_columns_cuda.cu. Logits of
  * `vocab` columns, first .. first + vocab of those that targets count; rows are

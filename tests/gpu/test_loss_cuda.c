@@ -200,6 +200,7 @@ static void try_embedding(enum dsflow_dtype type, size_t rows, size_t length,
                                      .npos = NPOS, .length = length,
                                      .width = n };
     float *row = malloc(n * sizeof(float));
+    struct guarded scratch = guarded_new(dsf_gpu_embed_scratch(rows));
 
     sum[0] = tensor_new(VOCAB * n, 1, 2);
     sum[1] = tensor_new(NPOS * n, 1, 3);
@@ -218,12 +219,13 @@ static void try_embedding(enum dsflow_dtype type, size_t rows, size_t length,
     IN_EACH_ORDER(wte.f, wte.mem.bytes,
                   (tensor_from_doubles(&wte), tensor_from_doubles(&wpe)),
                   dsf_gpu_embed_backward(&e, type, at(&dx), DSFLOW_FP32, wte.f,
-                                         wpe.f, rows, NULL));
+                                         wpe.f, rows, scratch.p, NULL));
     /* Each row after the other: to the bit. */
     assert_memory_equal(wte.f, sum[0].f, wte.mem.bytes);
     assert_memory_equal(wpe.f, sum[1].f, wpe.mem.bytes);
     free(tokens);
     free(row);
+    guarded_free(&scratch);
     numbers_free(&dx);
     tensor_free(&wte);
     tensor_free(&wpe);
