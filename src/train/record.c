@@ -72,6 +72,12 @@ static uint64_t steps_of(const struct dsf_session *s)
     return bits;
 }
 
+/* Of a run of which nothing is predicted they are no numbers. */
+static double known(double seconds)
+{
+    return isnan(seconds) ? -1 : seconds;
+}
+
 void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
                      const struct dsf_machine_model *m,
                      const struct dsf_prediction *prediction,
@@ -79,6 +85,8 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
 {
     const struct dsflow_plan *plan = s->plan;
     bool simulated = strcmp(executor, "simulation") == 0;
+    bool cores_for_gpus =
+        !simulated && s->machine.gpus > 0 && m->main.kind != DSF_MACHINE_GPU;
     /* Spans of a run are of kernels alone. */
     struct dsf_machine_model kernels = *m;
     /* Without the links of virtual devices, as dsf_times_seconds has it. */
@@ -107,8 +115,8 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
         .tokens = (int64_t)plan->nmicro * plan->micro * plan->sequence,
         .vocab = s->model.dims.vocab,
         .memory = isfinite(memory) ? memory : -1,
-        .predicted = s->together.alone ? -1 : prediction->sim.step_seconds,
-        .bound = s->together.alone ? -1 : prediction->sim.bound_seconds,
+        .predicted = known(prediction->sim.step_seconds),
+        .bound = known(prediction->sim.bound_seconds),
     };
     put_axes(&trace->facts, &plan->mesh);
     trace->graph = s->graph;
@@ -117,9 +125,12 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
     if (!simulated)
         kernels.main.overhead = 0;
     for (uint32_t i = 0; i < dsflow_graph_ntasks(s->graph); i++)
-        trace->tasks[i].predicted = dsf_cost_seconds(
-            &model, s->graph,
-            dsflow_graph_task(s->graph, (dsflow_task_id){ i }));
+        trace->tasks[i].predicted =
+            cores_for_gpus
+                ? -1
+                : dsf_cost_seconds(
+                      &model, s->graph,
+                      dsflow_graph_task(s->graph, (dsflow_task_id){ i }));
 }
 
 int dsf_record_simulation(const struct dsf_session *s,

@@ -79,6 +79,12 @@ int dsf_run_check(struct dsf_run *r, struct dsflow_err *err)
     return status == DSFLOW_OK ? dsf_traced_check(r->s.job, err) : status;
 }
 
+bool dsf_run_is_predicted(const struct dsf_run *r)
+{
+    return !r->s.together.alone &&
+           (r->s.machine.gpus == 0 || r->machine.main.kind == DSF_MACHINE_GPU);
+}
+
 /* Once: it may have to be measured. */
 static int find_machine(struct dsf_run *r, struct dsflow_err *err)
 {
@@ -110,6 +116,10 @@ int dsf_run_plan(struct dsf_run *r, struct dsflow_err *err)
 
     if (dsf_fit_is_open(r->s.job))
         status = find_machine(r, err);
+    if (status == DSFLOW_OK && r->has_machine && !dsf_run_is_predicted(r))
+        dsf_warn(
+            "what is \"auto\" is chosen by times of cores: dsflow bench gpu "
+            "measures the GPUs of this machine");
     if (status == DSFLOW_OK)
         status = build(r, err);
     if (status == DSFLOW_OK)
@@ -158,14 +168,13 @@ int dsf_run_predict(struct dsf_run *r, struct dsflow_err *err)
 {
     int status = find_machine(r, err);
 
-    if (r->s.together.alone) { /* not of some of the tasks */
+    if (status < 0 || !dsf_run_is_predicted(r)) {
         r->prediction.sim.step_seconds = r->prediction.sim.bound_seconds = NAN;
         return status;
     }
     dsf_notice("simulating steps");
-    if (status == DSFLOW_OK)
-        status = dsf_predict(r->s.plan, r->s.graph, &r->machine, &r->prediction,
-                             err);
+    status =
+        dsf_predict(r->s.plan, r->s.graph, &r->machine, &r->prediction, err);
     if (status == DSFLOW_OK)
         status = dsf_predict_programs(r->s.plan, r->s.graph, &r->machine,
                                       &r->prediction, err);

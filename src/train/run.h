@@ -84,8 +84,12 @@ int dsf_run_plan(struct dsf_run *r, struct dsflow_err *err);
 /* Is there memory and room for it? The text, which can be long. */
 int dsf_run_text(struct dsf_run *r, struct dsflow_err *err);
 
-/* What a step will take here. Before the executor is open, whose workers would
- * be in the way where the machine is measured. */
+/* Is it known what a step will take here? What cores take says nothing of GPUs,
+ * nor a part of a graph of all tasks. After dsf_run_predict. */
+bool dsf_run_is_predicted(const struct dsf_run *r);
+
+/* What a step will take here; NAN where that is not known. Before the executor
+ * is open, whose workers would be in the way where the machine is measured. */
 int dsf_run_predict(struct dsf_run *r, struct dsflow_err *err);
 
 /* The executor and the weights; the files of the run. */

@@ -196,9 +196,9 @@ static int write_plan(struct dsf_run *r, FILE *out, struct dsflow_err *err)
                                     .weights = w,
                                     .saves = &saves,
                                     .some = r->s.together.alone,
-                                    .prediction = r->s.together.alone
-                                                      ? NULL
-                                                      : &r->prediction };
+                                    .prediction = dsf_run_is_predicted(r)
+                                                      ? &r->prediction
+                                                      : NULL };
     char on[256];
 
     dsf_machine_keys_describe(&r->s.machine, on, sizeof(on));

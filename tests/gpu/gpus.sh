@@ -117,6 +117,21 @@ tail -n 1 log | grep -Eq '^dsflow: at or after (the copy of|task) .*: GPU 0: an 
 grep -q '^beside devices ' log || fault "plan, of main memory: $(cat log)"
 grep -q 'times are those of cores' log || fault "plan: $(cat log)"
 
+# Nor are those of cores said of a run: here they are of slow ones. What is chosen by
+# them is named.
+grep -q step_seconds said/plan.json && fault "a time of cores is in plan.json"
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/dsflow/machine.toml
+mkdir -p slow/dsflow
+sed 's/^"adam" = .*/"adam" = [9.0, 0.0, 1e-3]/' "$cache" > slow/dsflow/machine.toml
+XDG_CACHE_HOME=$here/slow "$dsflow" run job.toml --set job.output=slow-cores \
+    --set job.steps=8 > cores.log 2>&1 || fault "slow cores: $(cat cores.log)"
+grep -q 'takes about .* (predicted)' cores.log || fault "slow cores: $(cat cores.log)"
+XDG_CACHE_HOME=$here/slow "$dsflow" run job.toml --set job.output=slow-gpu \
+    --set job.steps=8 --set machine.gpus=1 --set offload.optimizer=cpu \
+    --set offload.share=auto > log 2>&1 || fault "beside slow cores: $(cat log)"
+grep -q predicted log && fault "beside slow cores: $(cat log)"
+grep -q 'what is "auto" is chosen by times of cores' log || fault "auto: $(cat log)"
+
 # A large model in tasks of whole micro-batches, on a described GPU.
 "$dsflow" plan "$top/examples/plans/gpt2-1.5b.toml" --machine "$top/examples/machines/h200-8.toml" \
     --set mesh.data=1 --set batch.sequences=128 --set batch.micro=16 --set batch.tile=auto \
