@@ -10,6 +10,7 @@
 #include "exec/exec_trace.h"
 #include "graph/task.h"
 #include "measure/apart.h"
+#include "measure/small_models.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "plan/programs.h"
@@ -19,79 +20,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A model, a batch, and a mesh: what moves data, and what works on parts. */
-struct shape {
-    const char *family, *optimizer;
-    int layers, heads, width, vocab, sequences, micro, sequence;
-    bool quick;
-    int zero, data, pipeline, tensor;
-    bool coded; /* gradients and parameters, for the wire */
-};
-
-/* Narrow and wide, long and short, in the caches and out of them. */
-static const struct shape shapes[] = {
-    { "gpt2", "adamw", 2, 4, 64, 256, 4, 2, 64, true, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 2, 4, 128, 256, 8, 4, 128, true, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 2, 4, 256, 4096, 4, 2, 256, true, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 1, 8, 512, 1024, 4, 2, 512, false, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 1, 6, 384, 32768, 2, 1, 1024, false, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 1, 16, 1024, 8192, 2, 1, 128, true, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 2, 12, 192, 256, 2, 1, 768, true, 0, 1, 1, 1 },
-    { "llama", "adamw", 2, 8, 320, 2048, 2, 1, 384, false, 0, 1, 1, 1 },
-    { "llama", "lion", 1, 8, 640, 16384, 4, 4, 64, false, 0, 1, 1, 1 },
-    { "llama", "sgd", 1, 6, 768, 256, 2, 1, 640, false, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 2, 3, 96, 512, 6, 3, 192, false, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 2, 4, 128, 256, 4, 2, 64, true, 3, 2, 1, 1 },
-    { "gpt2", "adamw", 2, 8, 512, 4096, 4, 1, 128, false, 3, 4, 1, 1 },
-    { "gpt2", "adamw", 2, 4, 384, 512, 4, 1, 256, true, 1, 2, 2, 1 },
-    { "gpt2", "adamw", 1, 4, 128, 512, 4, 2, 128, true, 0, 1, 1, 2 },
-    { "llama", "adamw", 2, 8, 512, 2048, 2, 1, 256, false, 0, 1, 1, 2 },
-    { "gpt2", "adamw", 1, 8, 768, 8192, 2, 1, 256, false, 0, 1, 1, 4 },
-    { "gpt2", "adamw", 1, 4, 128, 512, 4, 2, 64, true, 0, 1, 1, 1, true },
-    { "gpt2", "adamw", 1, 4, 256, 512, 4, 2, 64, true, 1, 2, 1, 1, true },
-    { "gpt2", "adamw", 1, 8, 512, 4096, 4, 2, 64, false, 3, 2, 1, 1, true },
-};
-
-/* On GPUs, each some times the one before: from what emulated ones do in an
- * instant to what fills a large one. */
-static const struct shape gpu_shapes[] = {
-    { "gpt2", "adamw", 1, 2, 32, 128, 2, 1, 32, true, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 1, 4, 64, 256, 4, 2, 64, true, 0, 1, 1, 1 },
-    { "llama", "adamw", 1, 4, 128, 256, 2, 1, 128, true, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 2, 4, 128, 256, 4, 2, 128, true, 3, 2, 1, 1 },
-    { "gpt2", "adamw", 2, 8, 512, 4096, 8, 4, 512, true, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 2, 8, 512, 4096, 8, 4, 512, true, 3, 2, 1, 1 },
-    { "gpt2", "adamw", 2, 12, 768, 50257, 8, 4, 1024, true, 0, 1, 1, 1 },
-    { "llama", "adamw", 2, 16, 2048, 32000, 4, 2, 2048, false, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 1, 25, 1600, 50257, 32, 16, 1024, false, 0, 1, 1, 1 },
-    { "gpt2", "adamw", 2, 12, 768, 50257, 128, 64, 1024, false, 0, 1, 1, 1 },
-    { "llama", "adamw", 1, 32, 4096, 32000, 4, 2, 4096, false, 0, 1, 1, 1 },
-};
-
-static void write_job(const struct shape *s, enum dsflow_dtype type, char *text,
-                      size_t size)
-{
-    int groups = s->sequences > s->micro ? 2 : 1;
-
-    snprintf(text, size,
-             "[job]\nsteps = 9\n"
-             "[model]\nfamily = \"%s\"\nlayers = %d\nheads = %d\n"
-             "width = %d\ncontext = %d\nvocab = %d\n"
-             "[data]\ntrain = \"-\"\n"
-             "[batch]\nsequences = %d\nmicro = %d\ngroups = %d\n"
-             "[optimizer]\nkind = \"%s\"\n"
-             "[mesh]\ndata = %d\npipeline = %d\ntensor = %d\n"
-             "[zero]\nstage = %d\n"
-             "[precision]\ncompute = \"%s\"\n"
-             "[compress]\ngradients = \"%s\"\nparams = \"%s\"\n"
-             "error = \"%s\"\n",
-             s->family, s->layers, s->heads, s->width, s->sequence, s->vocab,
-             s->sequences, s->micro, s->data > groups ? s->data : groups,
-             s->optimizer, s->data, s->pipeline, s->tensor, s->zero,
-             dsflow_dtype_str(type), s->coded ? "int8" : "none",
-             s->coded ? "int8" : "none", s->coded ? "int8" : "none");
-}
 
 /* Any tokens do. */
 static void load_batch(void *user, const struct dsflow_batch *b)
@@ -186,7 +114,7 @@ static unsigned gpus_of(const struct dsf_machine *machine,
     return machine->gpus < ranks ? machine->gpus : ranks;
 }
 
-static int small_open(struct small *s, const struct shape *shape,
+static int small_open(struct small *s, const struct dsf_small_model *shape,
                       enum dsflow_dtype type, const struct dsf_machine *machine,
                       unsigned workers, struct dsflow_err *err)
 {
@@ -195,7 +123,7 @@ static int small_open(struct small *s, const struct shape *shape,
 
     *s = (struct small){ .vocab = (uint32_t)shape->vocab };
     s->host = (struct dsflow_host){ &s->vocab, load_batch, report };
-    write_job(shape, type, text, sizeof(text));
+    dsf_small_model_job(shape, type, text, sizeof(text));
     status =
         dsf_job_parse(text, strlen(text), "calibration", NULL, 0, NULL, &s->job,
                       err);
@@ -344,9 +272,10 @@ static int run_small(struct small *s, struct dsf_samples *samples,
     return status;
 }
 
-static int run_shape(const struct shape *shape, enum dsflow_dtype type,
-                     const struct dsf_machine *machine, unsigned workers,
-                     double budget, struct dsf_samples *samples, double *step,
+static int run_shape(const struct dsf_small_model *shape,
+                     enum dsflow_dtype type, const struct dsf_machine *machine,
+                     unsigned workers, double budget,
+                     struct dsf_samples *samples, double *step,
                      struct dsflow_err *err)
 {
     struct small s;
@@ -364,12 +293,12 @@ void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
                          enum dsf_calibration how, enum dsflow_dtype type,
                          struct dsf_samples *samples)
 {
-    enum { NSHAPES = sizeof(shapes) / sizeof(*shapes) };
     bool quick = how == DSF_CALIBRATE_QUICK;
 
     /* In rounds: what disturbs the machine for seconds disturbs one of them. */
-    for (size_t i = 0; i < (quick ? 1 : 2) * NSHAPES; i++) {
-        const struct shape *s = &shapes[i % NSHAPES];
+    for (size_t i = 0; i < (quick ? 1 : 2) * dsf_nsmall_models; i++) {
+        const struct dsf_small_model *s =
+            &dsf_small_models[i % dsf_nsmall_models];
         struct dsflow_err err = { 0 };
         double step;
 
@@ -383,33 +312,26 @@ void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
     }
 }
 
-/* About the operations of a step, to say how much longer one takes. */
-static double size_of(const struct shape *s)
-{
-    double block = (12.0 * s->width + s->sequence) * s->width;
-
-    return s->sequences * s->sequence *
-           (s->layers * block + (double)s->vocab * s->width);
-}
-
 unsigned dsf_calibrate_gpus(const struct dsf_machine *machine,
                             enum dsf_calibration how, enum dsflow_dtype type,
                             double seconds, struct dsf_samples *samples,
                             struct dsflow_err *err)
 {
-    enum { NSHAPES = sizeof(gpu_shapes) / sizeof(*gpu_shapes) };
     bool quick = how == DSF_CALIBRATE_QUICK;
     double until = dsf_now() + seconds, step = 0;
     unsigned n = 0;
 
-    for (size_t i = 0; i < NSHAPES; i++) {
-        const struct shape *s = &gpu_shapes[i];
-        double least = i > 0 ? 2 * step * size_of(s) / size_of(s - 1) : 0;
+    for (size_t i = 0; i < dsf_ngpu_models; i++) {
+        const struct dsf_small_model *s = &dsf_gpu_models[i];
+        double least = i > 0 ? 2 * step * dsf_small_model_size(s) /
+                                   dsf_small_model_size(s - 1)
+                             : 0;
 
         if ((quick && !s->quick) || dsf_now() + least > until)
             break;
-        if (run_shape(s, type, machine, machine->cores, seconds / NSHAPES,
-                      samples, &step, err) == DSFLOW_OK)
+        if (run_shape(s, type, machine, machine->cores,
+                      seconds / dsf_ngpu_models, samples, &step,
+                      err) == DSFLOW_OK)
             n++;
         else if (s->data == 1) /* GPUs may not reach each other's memory */
             break;
@@ -491,8 +413,9 @@ int dsf_calibrate_overhead(const struct dsf_machine *machine,
 {
     struct small s;
     struct step_time measured = { 0 };
-    int status = small_open(&s, machine->gpus > 0 ? &gpu_shapes[0] : &shapes[0],
-                            DSFLOW_FP32, machine, machine->cores, err);
+    int status = small_open(
+        &s, machine->gpus > 0 ? &dsf_gpu_models[0] : &dsf_small_models[0],
+        DSFLOW_FP32, machine, machine->cores, err);
 
     if (status == DSFLOW_OK)
         status = here_or_apart(time_steps_there, &s, &measured,
