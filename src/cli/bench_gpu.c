@@ -78,7 +78,11 @@ static int check_args(const struct dsf_cli_args *args, struct dsflow_err *err)
 int dsf_bench_gpu(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     const double FULL = 60, QUICK = 2; /* seconds of each type */
-    bool quick = dsf_flag_value(args, "quick") != NULL;
+    static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16,
+                                               DSFLOW_FP16 };
+    struct dsf_gpu_how how = { .quick = dsf_flag_value(args, "quick") != NULL,
+                               .types = types,
+                               .ntypes = sizeof(types) / sizeof(*types) };
     struct dsf_gpu_found found = { 0 };
     struct dsf_machine_model m = { 0 };
     struct dsf_machine machine;
@@ -93,9 +97,9 @@ int dsf_bench_gpu(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status =
             dsf_bench_output(args, dsf_gpu_present_path(&machine), &path, err);
+    how.seconds = how.quick ? QUICK : FULL;
     if (status == DSFLOW_OK)
-        status = dsf_gpu_present_measure(&machine, quick, quick ? QUICK : FULL,
-                                         &m, &found, err);
+        status = dsf_gpu_present_measure(&machine, &how, &m, &found, err);
     if (status == DSFLOW_OK) {
         print_machine(&m, &found);
         status = dsf_machine_save(&m, path, err);

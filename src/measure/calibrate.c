@@ -312,29 +312,54 @@ void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
     }
 }
 
+/* Seconds that a step and its start may take, after a step of another shape. */
+static double reach(const struct dsf_small_model *s,
+                    const struct dsf_small_model *from, double step)
+{
+    return from != NULL
+               ? 2 * step * dsf_small_model_size(s) / dsf_small_model_size(from)
+               : 0;
+}
+
+/* The last one that is quick. Little models say little of a large GPU. */
+static const struct dsf_small_model *largest_quick(void)
+{
+    const struct dsf_small_model *s = dsf_gpu_models;
+
+    while (s[1].quick)
+        s++;
+    return s;
+}
+
 unsigned dsf_calibrate_gpus(const struct dsf_machine *machine,
                             enum dsf_calibration how, enum dsflow_dtype type,
                             double seconds, struct dsf_samples *samples,
                             struct dsflow_err *err)
 {
     bool quick = how == DSF_CALIBRATE_QUICK;
-    double until = dsf_now() + seconds, step = 0;
+    const struct dsf_small_model *before = NULL, *largest = largest_quick();
+    double until = dsf_now() + seconds, step = 0, took;
     unsigned n = 0;
 
-    for (size_t i = 0; i < dsf_ngpu_models; i++) {
+    for (size_t i = 0;
+         i < dsf_ngpu_models && (dsf_gpu_models[i].quick || !quick); i++) {
         const struct dsf_small_model *s = &dsf_gpu_models[i];
-        double least = i > 0 ? 2 * step * dsf_small_model_size(s) /
-                                   dsf_small_model_size(s - 1)
-                             : 0;
+        double left = until - dsf_now();
 
-        if ((quick && !s->quick) || dsf_now() + least > until)
+        if (quick && before != NULL && s != largest && left < seconds / 2 &&
+            reach(largest, before, step) < left)
+            continue;
+        if (reach(s, before, step) > left)
             break;
         if (run_shape(s, type, machine, machine->cores,
-                      seconds / dsf_ngpu_models, samples, &step,
-                      err) == DSFLOW_OK)
+                      seconds / dsf_ngpu_models, samples, &took,
+                      err) == DSFLOW_OK) {
+            before = s;
+            step = took;
             n++;
-        else if (s->data == 1) /* GPUs may not reach each other's memory */
+        } else if (s->data == 1) { /* GPUs may not reach each other's memory */
             break;
+        }
     }
     return n;
 }

@@ -18,7 +18,8 @@ void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
 
 /* The same on the GPUs of machine->gpus, in about so many seconds: from small
  * models to large ones, until one would take longer than what is left, or
- * fails: `err` then says why. Returns how many were measured. */
+ * fails: `err` then says why. Quickly, half of the time is for the largest, if
+ * it is within reach. Returns how many were measured. */
 unsigned dsf_calibrate_gpus(const struct dsf_machine *machine,
                             enum dsf_calibration how, enum dsflow_dtype type,
                             double seconds, struct dsf_samples *samples,

@@ -80,50 +80,59 @@ static int add_cores(const struct dsf_machine *machine,
     return DSFLOW_OK;
 }
 
-/* The smallest memory of all; `with` is this machine with its GPUs. */
-static int look(struct dsf_machine *with, struct dsf_machine_model *m,
+/* The smallest memory of all, in bytes; `with` is this machine with its GPUs.
+ */
+static int look(struct dsf_machine *with, int64_t *memory,
                 struct dsflow_err *err)
 {
     struct dsf_gpu_about about = { .name = "" };
     int status = dsf_cuda_count(&with->gpus, err);
 
-    with->gpu_memory = m->main.memory = INT64_MAX;
+    with->gpu_memory = *memory = INT64_MAX;
     for (unsigned i = with->gpus; i-- > 0 && status == DSFLOW_OK;) {
         status = dsf_cuda_about(i, &about, err);
-        if (m->main.memory > (int64_t)about.memory)
-            m->main.memory = (int64_t)about.memory;
+        if (*memory > (int64_t)about.memory)
+            *memory = (int64_t)about.memory;
         if (with->gpu_memory > (int64_t)about.free)
             with->gpu_memory = (int64_t)about.free;
     }
-    m->main.devices = with->gpus;
     return status;
 }
 
+static void put_flops(const struct dsf_samples *samples, enum dsflow_dtype type,
+                      struct dsf_machine_model *m)
+{
+    double flops =
+        dsf_samples_flops(samples, type == DSFLOW_FP32 ? DSFLOW_BYTES : type);
+
+    if (type == DSFLOW_BF16)
+        m->main.bf16 = flops;
+    else if (type == DSFLOW_FP16)
+        m->main.fp16 = flops;
+    else if (flops > 0)
+        m->main.fp32 = flops;
+}
+
 /* Tasks by type; a type of which nothing runs is estimated from fp32. */
-static int measure_tasks(const struct dsf_machine *with, bool quick,
-                         double seconds, struct dsf_machine_model *m,
+static int measure_tasks(const struct dsf_machine *with,
+                         const struct dsf_gpu_how *how,
+                         struct dsf_machine_model *m,
                          struct dsf_samples *samples, struct dsflow_err *err)
 {
-    static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16,
-                                               DSFLOW_FP16 };
-    double fp32;
-
-    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+    for (unsigned i = 0; i < how->ntypes; i++) {
         unsigned n = dsf_calibrate_gpus(
-            with, quick ? DSF_CALIBRATE_QUICK : DSF_CALIBRATE_FULL, types[i],
-            seconds, samples, err);
+            with, how->quick ? DSF_CALIBRATE_QUICK : DSF_CALIBRATE_FULL,
+            how->types[i], how->seconds, samples, err);
 
         if (n == 0 && i == 0)
             return DSFLOW_EFAIL;
         if (n == 0)
-            dsf_warn("%s is not measured: %s", dsflow_dtype_str(types[i]),
+            dsf_warn("%s is not measured: %s", dsflow_dtype_str(how->types[i]),
                      err->msg);
     }
     dsf_rates_fit(samples, m);
-    fp32 = dsf_samples_flops(samples, DSFLOW_BYTES);
-    m->main.fp32 = fp32 > 0 ? fp32 : m->main.fp32;
-    m->main.bf16 = dsf_samples_flops(samples, DSFLOW_BF16);
-    m->main.fp16 = dsf_samples_flops(samples, DSFLOW_FP16);
+    for (unsigned i = 0; i < how->ntypes; i++)
+        put_flops(samples, how->types[i], m);
     m->scatter.tasks = dsf_samples_scatter(samples);
     return DSFLOW_OK;
 }
@@ -139,8 +148,9 @@ static void mend(struct dsf_machine_model *m)
     }
 }
 
-int dsf_gpu_present_measure(const struct dsf_machine *machine, bool quick,
-                            double seconds, struct dsf_machine_model *m,
+int dsf_gpu_present_measure(const struct dsf_machine *machine,
+                            const struct dsf_gpu_how *how,
+                            struct dsf_machine_model *m,
                             struct dsf_gpu_found *found, struct dsflow_err *err)
 {
     enum { LARGEST = 256 << 20 };
@@ -150,7 +160,8 @@ int dsf_gpu_present_measure(const struct dsf_machine *machine, bool quick,
 
     dsf_machine_model_init(m);
     m->main.kind = DSF_MACHINE_GPU;
-    status = look(&with, m, err);
+    status = look(&with, &m->main.memory, err);
+    m->main.devices = with.gpus;
     if (status == DSFLOW_OK)
         status = add_cores(machine, m, err);
     while (bytes > (size_t)with.gpu_memory / 16)
@@ -158,8 +169,7 @@ int dsf_gpu_present_measure(const struct dsf_machine *machine, bool quick,
     if (status == DSFLOW_OK)
         status = dsf_gpu_links(with.gpus, bytes, m, &found->links, err);
     if (status == DSFLOW_OK)
-        status =
-            measure_tasks(&with, quick, seconds, m, &found->samples, err);
+        status = measure_tasks(&with, how, m, &found->samples, err);
     if (status == DSFLOW_OK)
         mend(m);
     if (status == DSFLOW_OK)
@@ -168,5 +178,31 @@ int dsf_gpu_present_measure(const struct dsf_machine *machine, bool quick,
     m->main.name = dsf_gpu_present_name(machine);
     if (status < 0)
         dsf_machine_model_fini(m);
+    return status;
+}
+
+int dsf_gpu_present_add_type(const struct dsf_machine *machine,
+                             enum dsflow_dtype type, double seconds,
+                             struct dsf_machine_model *m,
+                             struct dsflow_err *err)
+{
+    struct dsf_machine with = *machine;
+    struct dsf_samples samples = { 0 };
+    int64_t memory;
+    int status = look(&with, &memory, err);
+
+    if (status == DSFLOW_OK &&
+        dsf_calibrate_gpus(&with, DSF_CALIBRATE_QUICK, type, seconds, &samples,
+                           err) == 0)
+        status = DSFLOW_EFAIL;
+    if (status == DSFLOW_OK) {
+        m->scatter.tasks =
+            fmax(m->scatter.tasks, dsf_samples_scatter(&samples));
+        dsf_samples_keep_new(&samples, m);
+        dsf_rates_fit(&samples, m);
+        put_flops(&samples, type, m);
+        mend(m);
+    }
+    free(samples.v);
     return status;
 }

@@ -9,7 +9,7 @@
 #include "measure/bench_disk.h"
 #include "measure/bench_measure.h"
 #include "measure/disks.h"
-#include "measure/gpu_present.h"
+#include "measure/gpu_once.h"
 #include "measure/measured.h"
 #include "policies/keys.h"
 
@@ -343,7 +343,7 @@ int dsf_machine_of_job(const struct dsf_machine *machine,
                        const struct dsf_job *job, struct dsf_machine_model *m,
                        struct dsflow_err *err)
 {
-    bool gpus = machine->gpus > 0 && dsf_gpu_present_load(machine, m);
+    bool gpus = machine->gpus > 0 && dsf_gpu_once(machine, job, m);
     int status = gpus ? DSFLOW_OK : dsf_machine_present(machine, m, err);
 
     if (status < 0)

@@ -49,7 +49,7 @@ int dsf_machine_save_disk(const struct dsf_machine_disk *disk,
 int dsf_machine_present(const struct dsf_machine *machine,
                         struct dsf_machine_model *m, struct dsflow_err *err);
 
-/* On GPUs, what dsflow bench gpu has kept of them, with the disks below;
+/* On GPUs, what is kept or measured of them (gpu_once.h), with the disks below;
  * otherwise the same as above, and rates in the type that the job computes in:
  * where the file has none they are measured, and added to it. Where the job
  * keeps something on NVMe, the disks of its folders, with blocks as it has

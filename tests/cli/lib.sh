@@ -6,6 +6,8 @@ here=$(mktemp -d "${TMPDIR:-/tmp}/dsflow-test.XXXXXX") || exit 99
 trap 'rm -rf "$here"' EXIT
 cd "$here" || exit 99
 faults=0
+DSFLOW_MEASURE_GPUS=no # but where a test asks for it
+export DSFLOW_MEASURE_GPUS
 
 fault() {
     echo "FAULT: $*"
