@@ -1,7 +1,7 @@
 /* gpu_speeds.c - what GPU 0 of the module that DSFLOW_CUDA names can do, and
  * how near kinds of tasks come to it: copies, links, launches; norms, cross
- * entropy, Adam and coding for the wire in bytes a second, Muon and attention
- * in operations a second.
+ * entropy, embeddings, Adam and coding for the wire in bytes a second, Muon and
+ * attention in operations a second.
  *
  *     gpu_speeds [small]
  *
@@ -195,6 +195,19 @@ static int is_of_host(enum dsflow_dtype type, int64_t elems)
             elems == (int64_t)sizeof(struct dsflow_control));
 }
 
+/* Bytes of a text, one in six a space. */
+static void *host_of(const struct dsflow_shape *s)
+{
+    void *at = pinned(s->bytes);
+    uint32_t random = 1;
+
+    for (int64_t i = 0; s->dtype == DSFLOW_INT32 && i < s->elems; i++) {
+        random = random * 1664525u + 1013904223u;
+        ((int32_t *)at)[i] = random >> 24 < 43 ? 32 : random >> 16 & 0x7f;
+    }
+    return at;
+}
+
 static void measure_task(const struct task *t)
 {
     const struct dsflow_op *op = dsflow_op_find(t->op);
@@ -211,7 +224,7 @@ static void measure_task(const struct task *t)
 
         shapes[p->port] = s;
         bufs[p->port] = (struct dsflow_buf){ is_of_host(p->type, p->elems)
-                                                 ? pinned(s.bytes)
+                                                 ? host_of(&s)
                                                  : numbers(s.bytes),
                                              s.bytes, s.elems, s.dtype };
     }
@@ -306,6 +319,26 @@ static void measure_loss(void)
           { DSFLOW_HEAD_ALL_STATS, DSFLOW_FP64, 3 * (int64_t)t.rows } },
         4.0 * (double)n,
         0 });
+}
+
+/* Of the tokens of a micro-batch, text in bytes. No bytes are counted: rows of
+ * a token are added one after the other, and that bounds it. */
+static void measure_embedding(void)
+{
+    const struct dsflow_tile t = tile_of(65536, 64, small ? 1 : 12, 64);
+    const struct dsflow_embed_args args = { .tile = t, .wpe = -1 };
+    const int64_t n = (int64_t)t.rows * t.width;
+    const int64_t table = (int64_t)t.vocab * t.width;
+
+    measure_task(
+        &(struct task){ "embedding backward",
+                        "embed.backward_weight",
+                        &args,
+                        { { DSFLOW_EMBED_BATCH, DSFLOW_INT32, 2 * t.rows },
+                          { DSFLOW_EMBED_DX, DSFLOW_BF16, n },
+                          { DSFLOW_EMBED_GRAD, DSFLOW_FP32, table } },
+                        0,
+                        0 });
 }
 
 static void measure_adam(void)
@@ -483,6 +516,7 @@ int main(int argc, char **argv)
     measure_launch();
     measure_norms();
     measure_loss();
+    measure_embedding();
     measure_adam();
     measure_muon();
     measure_wire();
