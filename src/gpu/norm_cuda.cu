@@ -185,7 +185,7 @@ void launch_forward_kept(const struct dsf_gpu_norm *n, const void *x, void *y,
                          size_t rows, void *stream)
 {
     const unsigned threads = row_threads(n->width, V, KEPT);
-    const unsigned teams = teams_of(threads, 128);
+    const unsigned teams = teams_of(threads, 64);
 
     dev_launch((norm_forward<T, V, KEPT>), dev_div_up(rows, teams),
                dim3(threads, teams), 2 * threads * teams / 32 * sizeof(float),
