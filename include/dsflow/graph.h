@@ -128,6 +128,9 @@ struct dsflow_task_spec {
     uint8_t pass; /* enum dsflow_pass */
     uint32_t collective; /* the same, from 1, for what the ranks of a group do
                             together; 0: it is no such task */
+    uint32_t apart; /* bit i: of what is on port i, one of the first 32, it has
+                       to do with a part that it writes, and that no task has
+                       beside it: for the order of tasks it reads the data */
 };
 
 /* A description of a task, from its fields; what is not named is 0. */
@@ -138,6 +141,10 @@ struct dsflow_task_spec {
 /* The port that data[i] of task `t` is on; the last one, where that repeats. */
 DSFLOW_API unsigned dsflow_task_port(const struct dsflow_task_spec *t,
                                      unsigned i);
+
+/* Does task `t` write a part of its data[i], beside others that do? */
+DSFLOW_API int dsflow_task_is_apart(const struct dsflow_task_spec *t,
+                                    unsigned i);
 
 /* How task `t` uses its data[i]: the op's access, or W where it is fresh. */
 DSFLOW_API enum dsflow_access

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "codelets/portion.h"
 #include "graph/task.h"
 #include "machine/machine.h"
 #include "machine/schedulers.h"
@@ -248,6 +249,20 @@ static enum starpu_data_access_mode mode_of(enum dsflow_access access)
                                 : STARPU_RW;
 }
 
+/* Tasks beside each other write parts of the same data; but what goes through a
+ * buffer whole is written back whole. */
+static enum dsflow_access order_of(const struct dsf_exec_call *call, unsigned p)
+{
+    const struct dsflow_exec *exec = call->exec;
+    const dsflow_data_id data = call->task->data[p];
+    bool part = dsflow_task_is_apart(call->task, p);
+
+    if (part && call->staged && exec->on[data.i] != NULL)
+        part = dsf_portion_of(exec->graph, call->task, p).bytes <
+               dsflow_graph_data(exec->graph, data)->bytes;
+    return part ? DSFLOW_R : dsflow_task_access(call->task, p);
+}
+
 void dsf_starpu_describe(struct starpu_task *task,
                          const struct dsf_exec_call *call,
                          starpu_data_handle_t *handles)
@@ -262,8 +277,7 @@ void dsf_starpu_describe(struct starpu_task *task,
     }
     for (unsigned p = 0; p < t->ndata; p++) {
         STARPU_TASK_SET_HANDLE(task, handles[t->data[p].i], task->nbuffers);
-        STARPU_TASK_SET_MODE(task, mode_of(dsflow_task_access(t, p)),
-                             task->nbuffers);
+        STARPU_TASK_SET_MODE(task, mode_of(order_of(call, p)), task->nbuffers);
         task->nbuffers++;
     }
 }

@@ -55,6 +55,8 @@ static void add_reader(struct dsf_walk *w, struct dsf_trail *trail,
 static enum dsflow_access access_of(const struct dsflow_task_spec *t,
                                     uint32_t p, enum dsflow_access before)
 {
+    if (t->apart != 0 && dsflow_task_is_apart(t, p))
+        return DSFLOW_R;
     if (p >= t->op->nports)
         return before;
     if (t->without == 0 && p < 32) /* as most tasks, and there are millions */

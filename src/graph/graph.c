@@ -51,6 +51,13 @@ enum dsflow_access dsflow_task_access(const struct dsflow_task_spec *t,
     return p < 32 && t->fresh >> p & 1 ? DSFLOW_W : t->op->ports[p].access;
 }
 
+int dsflow_task_is_apart(const struct dsflow_task_spec *t, unsigned i)
+{
+    unsigned p = t->apart != 0 ? dsflow_task_port(t, i) : 32;
+
+    return p < 32 && t->apart >> p & 1;
+}
+
 struct dsflow_graph *dsflow_graph_new(void)
 {
     struct dsflow_graph *g = dsf_xcalloc(1, sizeof(*g));

@@ -58,6 +58,13 @@ static int check_modes(const struct dsflow_task_spec *t, struct dsflow_err *err)
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "%s: port %u is only read, so not fresh",
                                op->name, p);
+    for (unsigned i = 0; i < t->ndata && t->apart != 0; i++)
+        if (dsflow_task_is_apart(t, i) &&
+            !(dsflow_task_access(t, i) & DSFLOW_W))
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "%s: port %s is only read, so no part of it is "
+                               "written",
+                               op->name, dsf_task_port(t, i)->name);
     return DSFLOW_OK;
 }
 

@@ -243,9 +243,8 @@ static dsflow_data_id at_home(struct offload *o, uint32_t data,
     return home_of(o, data);
 }
 
-/* Does it update offloaded states? Then it runs where they are, if it is no GPU
- * that must. */
-static bool on_cpu(const struct offload *o, const struct dsflow_task_spec *t)
+bool dsf_offload_on_cpu(const struct offload *o,
+                        const struct dsflow_task_spec *t)
 {
     for (unsigned p = 0; p < t->ndata; p++)
         if (dsflow_graph_data(o->rw.in, t->data[p])->role == DSFLOW_STATES &&
@@ -279,7 +278,8 @@ static dsflow_data_id moved(void *offload, const struct dsflow_task_spec *t,
 
     if (item->ring < 0)
         return home_of(o, data);
-    if (item->home == DSFLOW_HOST && on_cpu(o, t))
+    if (item->home == DSFLOW_HOST &&
+        (dsf_offload_on_cpu(o, t) || dsf_offload_is_around(o, t)))
         return at_home(o, data, t, access);
     return in_slot(o, data, o->task, t, access);
 }
@@ -324,7 +324,12 @@ static void move_data(const struct dsf_offload_keys *keys,
         if (before != NULL && t->program != before->program)
             end_program(&o, before);
         hold(&o, t, o.task);
-        dsf_add_mapped(out, t, moved, &o);
+        if (!dsf_offload_drops(&o, t)) {
+            struct dsflow_task_spec like = *t;
+
+            like.apart = dsf_offload_apart(&o, t);
+            dsf_add_mapped(out, &like, moved, &o);
+        }
         for (unsigned p = 0; p < t->ndata; p++)
             o.items[t->data[p].i].use =
                 o.uses[o.items[t->data[p].i].use - 1].next;

@@ -334,7 +334,8 @@ static void join(struct cutter *k, const struct dsflow_task_spec *t)
 
 /* The task on the `i`-th piece of `n`, of the states that it uses. */
 static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
-                     const struct dsflow_data_spec *state, int64_t i, int64_t n)
+                     const struct dsflow_data_spec *state, int64_t i, int64_t n,
+                     uint32_t parts)
 {
     struct dsflow_rewrite *rw = &k->rw;
     struct cut_place *at = place_of(k, task);
@@ -342,6 +343,7 @@ static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
     dsflow_data_id *ports = dsf_xcalloc(2 * task->ndata, sizeof(*ports));
     dsflow_data_id *kept = ports + task->ndata; /* what is cast */
     int64_t *gone = dsf_xcalloc(dsf_task_nports(task), sizeof(*gone));
+    struct dsflow_task_spec like = *task;
     uint32_t fresh = task->fresh;
     bool casts = false;
     struct dsflow_data_spec own;
@@ -371,10 +373,11 @@ static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
         ports[p] = buffer(k, at, &own, task->rank);
         cast(k, task, &own, kept[p], ports[p], NULL);
     }
+    like.apart = parts;
     if (n > 1)
         task->op->slice(args, before(state, i, n),
                         before(state, i + 1, n) - before(state, i, n), gone);
-    dsf_add_like(rw->out, task, task->op, args, task->rank, fresh, task->ndata,
+    dsf_add_like(rw->out, &like, task->op, args, task->rank, fresh, task->ndata,
                  ports);
     for (unsigned p = 0; p < task->ndata; p++) {
         const struct dsflow_data_spec *d =
@@ -425,13 +428,21 @@ static int cut_together(struct cutter *k, uint32_t first, uint32_t ntasks,
     for (uint32_t i = 0; i < ntasks && status == DSFLOW_OK; i++)
         status =
             check_cut(k, dsf_nth_task(k->rw.in, first + i), state, err);
-    for (int64_t c = 0; c < n && status == DSFLOW_OK; c++)
+    for (int64_t c = -1; c <= n && status == DSFLOW_OK; c++)
         for (uint32_t i = 0; i < ntasks; i++) {
             const struct dsflow_task_spec *t =
                 dsf_nth_task(k->rw.in, first + i);
+            const uint32_t parts =
+                n > 1
+                    ? dsf_offload_parts_of(k->rw.in, k->uncut, t, first, ntasks)
+                    : 0;
 
-            if (!makes_copy(k, t))
-                do_piece(k, t, state, c, n);
+            if (makes_copy(k, t))
+                continue;
+            if (c >= 0 && c < n)
+                do_piece(k, t, state, c, n, parts);
+            else
+                dsf_offload_wait_around(&k->rw, t, parts, c < 0);
         }
     return status;
 }

@@ -41,9 +41,13 @@ struct use {
     uint8_t access; /* enum dsflow_access */
 };
 
+/* Pieces of an update that write parts of data, while they are rewritten. */
+enum dsf_parts { DSF_NO_PARTS, DSF_PARTS_BESIDE, DSF_PARTS_IN_ORDER };
+
 /* A piece of data of the old graph. */
 struct item {
     uint8_t home;    /* enum dsflow_tier; DEVICE: it is not offloaded */
+    uint8_t parts;   /* enum dsf_parts */
     bool near;       /* states that are updated on the device all the same */
     int32_t ring;    /* -1: none */
     int32_t slot;    /* where it is now; -1: at home only */
@@ -66,6 +70,32 @@ struct offload {
  * fewer bytes in pieces. */
 int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
                     struct dsflow_graph *out, struct dsflow_err *err);
+
+/* offload.c: does the task update offloaded states? Then it runs where they
+ * are, if it is no GPU that must. */
+bool dsf_offload_on_cpu(const struct offload *o,
+                        const struct dsflow_task_spec *t);
+
+/* offload_parts.c: a bit for each port of the task, which is one of `n`, from
+ * the first on, that have each piece one after the other, with data that stays
+ * whole, each piece writes a part of, and none of the other tasks uses. */
+uint32_t dsf_offload_parts_of(const struct dsflow_graph *in,
+                              const uint8_t *uncut,
+                              const struct dsflow_task_spec *t, uint32_t first,
+                              uint32_t n);
+/* Who uses such data comes before all pieces or behind all: in front of them,
+ * and behind, a task waits. */
+void dsf_offload_wait_around(struct dsflow_rewrite *rw,
+                             const struct dsflow_task_spec *t, uint32_t parts,
+                             bool front);
+/* Does the task wait in front of pieces that write parts of
+ * offloaded data, or behind them? Is it, which comes next, to be left out?
+ * Which of the bits `apart` stay? */
+bool dsf_offload_is_around(const struct offload *o,
+                           const struct dsflow_task_spec *t);
+bool dsf_offload_drops(struct offload *o, const struct dsflow_task_spec *t);
+uint32_t dsf_offload_apart(const struct offload *o,
+                           const struct dsflow_task_spec *t);
 
 /* offload_near.c: is it an update that a GPU does, wherever its states are
  * kept? And which states are those. */

@@ -71,7 +71,7 @@ void dsf_add_like(struct dsflow_graph *g, const struct dsflow_task_spec *like,
     t.rank = (int16_t)rank;
     t.fresh = fresh;
     if (op != like->op)
-        t.without = t.collective = 0;
+        t.without = t.collective = t.apart = 0;
     t.ndata = n;
     t.data = data;
     dsflow_graph_add_task(g, &t);

@@ -95,8 +95,9 @@ struct dsf_sum_args {
  * send                     { in R, out W }
  *   out = in, a copy in the memory of another rank. (no arguments)
  *
- * wait                     { data RW, after R, ... }
- *   Nothing: who reads data waits for `after` too. (no arguments)
+ * wait                     { data RW, after R?, ... }
+ *   Nothing: who reads data waits for `after` too, and for who wrote parts of
+ *   data beside each other. (no arguments)
  *
  * copy                     { out RW, in R }                   struct dsf_range
  *   out[at .. at+elems) = in[from .. from+elems).

@@ -59,7 +59,8 @@ static void wait_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 
 DSF_OP(wait, .summary = "what reads the first waits for the others too",
        .direction = DSFLOW_DIR_HOST, .repeats = 1,
-       DSFLOW_PORTS({ "data", DSFLOW_RW }, { "after", DSFLOW_R }),
+       DSFLOW_PORTS({ "data", DSFLOW_RW },
+                    { "after", DSFLOW_R, .optional = 1 }),
        .check = wait_check, .cost = wait_cost);
 
 int dsf_move_check(const struct dsflow_case *c, unsigned port,

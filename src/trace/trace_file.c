@@ -227,6 +227,7 @@ static void put_tasks(struct dsf_trace_file *file,
             .pass = t->pass,
             .fresh = t->fresh,
             .without = t->without,
+            .apart = t->apart,
             .ndata = t->ndata,
         };
 

@@ -1,7 +1,7 @@
 /* trace_private.h - how a trace stands on disk, and what the graph of one that
  * was read borrows.
  *
- *   "dsflow trace 8\n"
+ *   "dsflow trace 9\n"
  *   head    u32 bytes, JSON: facts, lanes, programs, kinds of task with their
  *           ports
  *   data    u32 count, then struct data_record and the name of each
@@ -18,7 +18,7 @@
 
 #include "graph/traffic.h"
 
-#define DSF_TRACE_MAGIC "dsflow trace 8\n"
+#define DSF_TRACE_MAGIC "dsflow trace 9\n"
 enum {
     MAGIC = sizeof(DSF_TRACE_MAGIC) - 1,
     ORDER = 0x01020304,
@@ -41,7 +41,7 @@ struct task_record {
     struct dsf_traffic moves;
     int32_t priority;
     int16_t layer, microbatch, tile, rank;
-    uint32_t fresh, without;
+    uint32_t fresh, without, apart;
     uint32_t ndata; /* numbers of data, uint32_t each, which follow */
     uint16_t op;
     uint8_t program, pass;

@@ -301,7 +301,8 @@ static bool read_tasks(FILE *in, struct dsf_trace *trace)
                         .microbatch = r.microbatch, .tile = r.tile,
                         .rank = r.rank, .priority = r.priority,
                         .program = r.program, .pass = r.pass, .fresh = r.fresh,
-                        .without = r.without, .data = data, .ndata = r.ndata);
+                        .without = r.without, .apart = r.apart, .data = data,
+                        .ndata = r.ndata);
         dsflow_graph_add_task(trace->graph, &t);
         dsf_grow(&trace->tasks, &cap, i + 2, sizeof(*trace->tasks));
         trace->tasks[i] =

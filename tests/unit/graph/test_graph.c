@@ -93,6 +93,47 @@ static void a_fresh_port_is_written_only(void **state)
     dsflow_graph_free(g);
 }
 
+/* The only task that `task` waits for in its step. */
+static uint32_t only_pred(struct dsflow_graph *g, uint32_t task)
+{
+    const dsflow_task_id *preds;
+
+    assert_int_equal(dsflow_graph_preds(g, (dsflow_task_id){ task }, &preds),
+                     1);
+    return preds[0].i;
+}
+
+static void who_writes_parts_waits_for_no_other_part(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = data(g, "a", 64, 0);
+    const dsflow_task_id *preds;
+    struct dsflow_err err;
+
+    add_bump(g, a, 1);
+    for (int i = 0; i < 2; i++)
+        dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &bump, .args = &(int){ 7 },
+                                              .apart = 1, .ndata = 1,
+                                              .data = (dsflow_data_id[]){ a }));
+    add_bump(g, a, 0);
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_OK);
+    assert_int_equal(only_pred(g, 1), 0);
+    assert_int_equal(only_pred(g, 2), 0);
+    assert_int_equal(dsflow_graph_preds(g, (dsflow_task_id){ 3 }, &preds), 2);
+    assert_true(preds[0].i == 1 && preds[1].i == 2);
+    dsflow_graph_free(g);
+
+    g = dsflow_graph_new();
+    dsflow_graph_add_task(
+        g, &DSFLOW_TASK(.op = &copy, .apart = 1, .ndata = 2,
+                        .data = (dsflow_data_id[]){ data(g, "a", 64, 1),
+                                                    data(g, "b", 64, 0) }));
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "copy: port from is only read, so no part of "
+                                 "it is written");
+    dsflow_graph_free(g);
+}
+
 static void wrong_ports_are_refused(void **state)
 {
     struct dsflow_graph *g = dsflow_graph_new();
@@ -399,6 +440,7 @@ int main(void)
         cmocka_unit_test(reading_what_nobody_wrote_is_refused),
         cmocka_unit_test(persistent_data_may_be_read_first),
         cmocka_unit_test(a_fresh_port_is_written_only),
+        cmocka_unit_test(who_writes_parts_waits_for_no_other_part),
         cmocka_unit_test(wrong_ports_are_refused),
         cmocka_unit_test(a_task_has_as_many_ports_as_it_needs),
         cmocka_unit_test(a_port_that_comes_again_is_read_or_written),

@@ -163,6 +163,73 @@ static unsigned count(const struct trial *t, const struct dsflow_op *op)
     return n;
 }
 
+/* Does task `i` wait for an update of the unit that it updates? */
+static bool waits_for_its_unit(const struct trial *t, uint32_t i)
+{
+    const dsflow_task_id *preds;
+    uint32_t n = dsflow_graph_preds(t->graph, (dsflow_task_id){ i }, &preds);
+
+    for (uint32_t k = 0; k < n; k++) {
+        const struct dsflow_task_spec *x = task_at(t, preds[k].i);
+
+        if (x->op == &dsf_op_adam &&
+            x->data[1].i == task_at(t, i)->data[1].i) /* grad */
+            return true;
+    }
+    return false;
+}
+
+/* They write parts of the parameters; who uses those waits for all. */
+static void pieces_of_a_unit_are_updated_beside_each_other(void **state)
+{
+    unsigned pieces = 0, waits;
+    struct trial t;
+
+    plan_trial(&t, "gpt2 offload.optimizer=cpu offload.piece=8KiB "
+                   "precision.compute=bf16");
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++)
+        if (task_at(&t, i)->op == &dsf_op_adam) {
+            assert_false(waits_for_its_unit(&t, i));
+            pieces++;
+        }
+    waits = count(&t, &dsf_op_wait);
+    assert_true(waits > 0 && waits % 2 == 0);
+    assert_in_range(pieces, waits, 100 * waits);
+    end_trial(&t);
+}
+
+/* Parameters that cores update where they are go to the device, and never come
+ * back from there; and of those that have a piece there, too, nothing waits. */
+static void pieces_beside_each_other_are_in_one_memory(void **state)
+{
+    static const char job[] =
+        "gpt2 offload.optimizer=cpu offload.params=cpu offload.piece=8KiB "
+        "offload.read_ahead=0 offload.write_behind=0 precision.compute=bf16";
+    unsigned waits, there = 0, outs = 0;
+    char text[256];
+    struct trial t;
+
+    plan_trial(&t, job);
+    waits = count(&t, &dsf_op_wait);
+    assert_true(waits > 0);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
+        const struct dsflow_task_spec *x = task_at(&t, i);
+
+        there += x->op == &dsf_op_wait &&
+                 dsf_nth_data(t.graph, x->data[0].i)->tier == DSFLOW_HOST;
+        outs += x->op == &dsf_op_swap_out;
+    }
+    assert_int_equal(outs, 0);
+    assert_true(there > 0); /* what there is one of stays on the device */
+    end_trial(&t);
+
+    snprintf(text, sizeof(text), "%s offload.share=0.3", job);
+    plan_trial(&t, text);
+    assert_in_range(count(&t, &dsf_op_wait), 1, waits - 1);
+    assert_true(count(&t, &dsf_op_swap_out) > 0);
+    end_trial(&t);
+}
+
 /* What states may be kept as, and the share of the bytes of fp32 that is. */
 static const struct {
     const char *name;
@@ -460,6 +527,8 @@ int main(void)
         cmocka_unit_test(more_buffers_mean_less_traffic),
         cmocka_unit_test(states_are_read_and_written_once),
         cmocka_unit_test(states_in_main_memory_are_used_there),
+        cmocka_unit_test(pieces_of_a_unit_are_updated_beside_each_other),
+        cmocka_unit_test(pieces_beside_each_other_are_in_one_memory),
         cmocka_unit_test(states_are_kept_in_fewer_bytes),
         cmocka_unit_test(states_on_the_device_are_kept_in_fewer_bytes),
         cmocka_unit_test(a_gpu_updates_matrices_wherever_states_are),
