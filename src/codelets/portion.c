@@ -12,7 +12,8 @@ struct numbers {
 };
 
 /* optimizer.h: { control, grad, param, states … }, and states begin with the
- * first number of the task. */
+ * first number of the task. LAMB has ratios in the place of a gradient, which
+ * no port of pieces has. */
 static bool find_of_update(const struct dsflow_task_spec *t, unsigned port,
                            struct numbers *n)
 {
@@ -24,7 +25,8 @@ static bool find_of_update(const struct dsflow_task_spec *t, unsigned port,
     n->at = port == GRAD ? a->grad_at : a->param_at;
     if (n->anew)
         n->at = ((const struct dsf_update_args *)t->args)->copy_at;
-    return port == GRAD || port == PARAM || n->anew;
+    return t->op->ports[port].slice == DSFLOW_ELEMS &&
+           (port == GRAD || port == PARAM || n->anew);
 }
 
 static bool find_of_cast(const struct dsflow_task_spec *t, unsigned port,

@@ -70,6 +70,9 @@ exec ./tests/same/test_meshes \
     "$(trial gpt2 batch.sequences=4 batch.groups=4 machine.gpus=2 mesh.data=2 \
         zero.stage=2 compress.keep=0 optimizer.kind=onebit_lamb \
         onebit_lamb.freeze_step=1 optimizer.clip=0.7)" \
+    "$(trial llama batch.sequences=2 machine.gpus=2 mesh.data=2 zero.stage=1 \
+        optimizer.kind=lamb offload.optimizer=cpu offload.piece=4KiB \
+        precision.compute=bf16)" \
     "$(trial gpt2 batch.sequences=4 machine.gpus=4 mesh.data=2 \
         mesh.pipeline=2 optimizer.clip=0.0 $zeroone)" \
     "$(trial gpt2 batch.sequences=2 machine.gpus=2 mesh.data=2 zero.stage=3 \
