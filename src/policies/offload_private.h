@@ -97,10 +97,8 @@ bool dsf_offload_drops(struct offload *o, const struct dsflow_task_spec *t);
 uint32_t dsf_offload_apart(const struct offload *o,
                            const struct dsflow_task_spec *t);
 
-/* offload_near.c: is it an update that a GPU does, wherever its states are
- * kept? And which states are those. */
-bool dsf_offload_is_near(const struct dsflow_plan *plan,
-                         const struct dsflow_task_spec *t);
+/* offload_near.c: which states are of updates that a GPU does, wherever they
+ * are kept. */
 void dsf_offload_find_near(struct offload *o);
 
 /* offload_rings.c: which data is offloaded, and the lengths of the rings. */

@@ -60,6 +60,11 @@ void dsf_reference_describe(const struct dsf_unit *unit,
 int64_t dsf_reference_state_from(const struct dsf_unit *unit,
                                  const struct dsflow_optimizer *o, unsigned i);
 
+/* offload_near.c: is it an update that a GPU does, wherever its states are
+ * kept? */
+bool dsf_offload_is_near(const struct dsflow_plan *plan,
+                         const struct dsflow_task_spec *t);
+
 /* Let every policy decide, then rewrite, up to the one called `until` (NULL:
  * all), and check the result. The graph belongs to the caller. */
 int dsf_policies_build(struct dsflow_plan *plan, const char *until,

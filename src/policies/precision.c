@@ -77,15 +77,27 @@ static unsigned last_write(struct dsf_precision *p,
     return i;
 }
 
-/* Does the update write the copy itself? In a step that is skipped it writes
- * nothing, so that the copy has to be there: not in a buffer that passes by. */
+/* Is the copy where it stays when the update runs? In a step that is skipped it
+ * writes nothing: a buffer that passes by would have to be filled for it. What
+ * is in main memory is used there by updates that run on cores. */
+static bool stays_there(const struct dsf_precision *p,
+                        const struct dsflow_task_spec *t)
+{
+    const struct dsf_offload_keys *keys = dsf_offload_keys(p->plan->job);
+
+    return keys->home[DSFLOW_PARAMS] == DSFLOW_DEVICE ||
+           (keys->home[DSFLOW_PARAMS] == DSFLOW_HOST &&
+            keys->home[DSFLOW_STATES] != DSFLOW_DEVICE &&
+            !dsf_offload_is_near(p->plan, t));
+}
+
+/* Does the update write the copy itself? */
 static bool writes_copy(const struct dsf_precision *p,
                         const struct dsflow_task_spec *t)
 {
     return dsf_optimizer_copy_port(t->op) > 0 &&
            dsf_keeps_masters(p->plan->job) &&
-           !dsf_compresses_params(p->plan->job) &&
-           dsf_offload_keys(p->plan->job)->home[DSFLOW_PARAMS] == DSFLOW_DEVICE;
+           !dsf_compresses_params(p->plan->job) && stays_there(p, t);
 }
 
 static void add_task(struct dsf_precision *p,

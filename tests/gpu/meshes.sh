@@ -64,6 +64,10 @@ exec ./tests/same/test_meshes \
     "$(trial llama batch.sequences=2 batch.sequence=64 model.context=64 \
         batch.tile=16 machine.gpus=2 mesh.sequence=2 model.window=21 \
         precision.compute=bf16)" \
+    "$(trial gpt2 batch.sequences=2 machine.gpus=2 mesh.data=2 zero.stage=1 \
+        offload.optimizer=cpu offload.params=cpu offload.share=0.3 \
+        offload.piece=4KiB offload.read_ahead=0 offload.write_behind=0 \
+        precision.compute=bf16)" \
     "$(trial gpt2 batch.sequences=2 machine.gpus=2 mesh.sequence=2 \
         mesh.sequence_kind=heads)" \
     "$(trial llama batch.sequences=2 machine.gpus=2 mesh.tensor=2 $layout)" \

@@ -90,7 +90,7 @@ llama="--set model.family=llama --set model.kv_heads=1
 }
 
 # Parameters stay as they are where a step is skipped, also those of which a core
-# has a piece: the first steps overflow.
+# has a piece, in main memory or in a buffer: the first steps overflow.
 scaled="--set precision.compute=fp16 --set precision.hysteresis=1
     --set precision.initial_scale=4e6 --set job.steps=5 --set machine.gpus=1"
 # shellcheck disable=SC2086 # words
@@ -98,6 +98,10 @@ scaled="--set precision.compute=fp16 --set precision.hysteresis=1
     on_gpus scaled $scaled
     run pieces $scaled --set offload.optimizer=cpu --set offload.piece=4KiB
     same scaled pieces
+    run buffers $scaled --set offload.optimizer=cpu --set offload.piece=4KiB \
+        --set offload.params=cpu --set offload.share=0.5 \
+        --set offload.read_ahead=0 --set offload.write_behind=0
+    same scaled buffers
     for skipped in true false; do
         grep -q "\"skipped\":$skipped" pieces/metrics.jsonl ||
             fault "no step has skipped=$skipped: $(cat pieces/metrics.jsonl)"

@@ -454,6 +454,15 @@ const char *const mesh_trials[] = {
     "llama precision.states=bf16 mesh.data=2 optimizer.kind=lion",
     "gpt2 precision.states=int8 mesh.data=2 zero.stage=3 zero.keep=0 "
     "optimizer.kind=adagrad offload.optimizer=nvme",
+    /* Updates on cores write the copy in main memory, others in a buffer. */
+    "gpt2 " ALL_CPU " precision.compute=bf16 offload.piece=4KiB mesh.data=2",
+    "gpt2 " ALL_CPU " precision.compute=bf16 offload.piece=4KiB "
+    "offload.share=0.3 mesh.data=2 zero.stage=1",
+    "llama " ALL_CPU " precision.compute=bf16 offload.share=0.5 mesh.data=4 "
+    "zero.stage=2 mesh.pipeline=2 offload.read_ahead=0 offload.write_behind=0",
+    "gpt2 offload.optimizer=nvme offload.params=cpu offload.share=0.4 "
+    "precision.compute=fp16 offload.piece=4KiB mesh.data=2 zero.stage=3 "
+    "zero.keep=0 optimizer.kind=lamb",
     "gpt2 " NO_MASTERS "mesh.data=2 zero.stage=1 offload.piece=4KiB",
     "llama " NO_MASTERS "mesh.data=2 zero.stage=3 zero.keep=0 mesh.pipeline=2 "
     "precision.states=int8",

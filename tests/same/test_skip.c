@@ -40,6 +40,8 @@ static const char *const trials[] = {
     "gpt2 offload.optimizer=cpu precision.states=bf16 mesh.data=2 "
     "zero.stage=1" ALL,
     "gpt2 offload.optimizer=nvme precision.states=int8 memory.nvme.path=." ALL,
+    "gpt2 precision.compute=bf16 offload.optimizer=cpu offload.params=cpu "
+    "offload.share=0.3 offload.piece=4KiB mesh.data=2 zero.stage=1" ALL,
     "llama precision.compute=bf16 precision.master=false precision.states=int8 "
     "mesh.data=2 zero.stage=2" ALL,
 };
@@ -143,16 +145,17 @@ static float put(struct run *r, int32_t unit, float x)
     return was;
 }
 
-/* The same of the fp16 copy of parameters that the last rank has. */
+/* The same of the copy of parameters that the last rank has. */
 static void put_code(struct run *r, int32_t unit, uint16_t *code)
 {
+    const enum dsflow_dtype type = dsf_compute_type(&r->trial.job);
     uint32_t i = dsflow_graph_ndata(r->trial.graph);
     uint16_t was, *at;
 
     do
         i--;
-    while (spec(r, i)->dtype != DSFLOW_FP16 || !spec(r, i)->persistent ||
-           spec(r, i)->unit != unit);
+    while (spec(r, i)->dtype != type || spec(r, i)->role != DSFLOW_PARAMS ||
+           !spec(r, i)->persistent || spec(r, i)->unit != unit);
     at = map(r, i, DSFLOW_RW);
     was = *at;
     *at = *code;
@@ -195,16 +198,17 @@ static void step(struct run *r)
 
 static void poisoned_step(struct run *r)
 {
-    const bool fp16 = dsf_compute_type(&r->trial.job) == DSFLOW_FP16;
-    uint16_t code = 0x7c00; /* the infinite one */
+    const enum dsflow_dtype type = dsf_compute_type(&r->trial.job);
+    const bool copy = type != DSFLOW_FP32 && dsf_keeps_masters(&r->trial.job);
+    uint16_t code = type == DSFLOW_FP16 ? 0x7c00 : 0x7f80; /* infinite */
     float was = 0;
 
-    if (fp16)
+    if (copy)
         put_code(r, 3, &code);
     else
         was = put(r, 3, INFINITY);
     step(r);
-    if (fp16)
+    if (copy)
         put_code(r, 3, &code);
     else
         put(r, 3, was);

@@ -269,6 +269,57 @@ static void an_update_works_on_the_master(void **state)
     end(&f);
 }
 
+/* Casts of masters in a step, and updates that write the copy themselves. */
+static void count_copies(const struct trial *t, unsigned *casts,
+                         unsigned *written)
+{
+    *casts = *written = 0;
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t->graph); i++) {
+        const struct dsflow_task_spec *k =
+            dsflow_graph_task(t->graph, (dsflow_task_id){ i });
+
+        if (k->op->update)
+            *written += ((const struct dsf_update_args *)k->args)->copies != 0;
+        else if (k->op == &dsf_op_cast && k->program == DSFLOW_STEP)
+            *casts +=
+                dsflow_graph_data(t->graph, k->data[1])->role == DSFLOW_PARAMS;
+    }
+}
+
+/* Where the copy is there when they run; 14 units, 12 of them matrices. */
+static void updates_write_the_copy_where_it_stays(void **state)
+{
+    static const struct {
+        const char *keys;
+        unsigned casts, written;
+    } jobs[] = {
+        { "", 0, 14 },
+        { "offload.optimizer=cpu", 0, 14 },
+        { "offload.optimizer=cpu offload.params=cpu", 0, 14 },
+        { "offload.optimizer=nvme offload.params=cpu offload.share=0.5", 0,
+          14 },
+        { "offload.params=cpu", 14, 0 },
+        { "offload.optimizer=cpu offload.params=nvme", 14, 0 },
+        { "offload.optimizer=cpu offload.params=cpu machine.gpus=1 "
+          "optimizer.kind=muon",
+          12, 2 },
+    };
+    unsigned casts, written;
+
+    for (size_t i = 0; i < sizeof(jobs) / sizeof(*jobs); i++) {
+        char text[200];
+        struct trial t;
+
+        snprintf(text, sizeof(text), "gpt2 precision.compute=bf16 %s",
+                 jobs[i].keys);
+        plan_trial(&t, text);
+        count_copies(&t, &casts, &written);
+        assert_int_equal(casts, jobs[i].casts);
+        assert_int_equal(written, jobs[i].written);
+        end_trial(&t);
+    }
+}
+
 /* Who wants the parameters in fp32 makes a segment that has them too fp32. */
 static void a_unit_that_fp32_tasks_use_has_no_copy(void **state)
 {
@@ -375,6 +426,7 @@ int main(void)
         cmocka_unit_test(what_a_task_writes_in_fp32_is_cast_behind_it),
         cmocka_unit_test(sums_are_rounded_once),
         cmocka_unit_test(an_update_works_on_the_master),
+        cmocka_unit_test(updates_write_the_copy_where_it_stays),
         cmocka_unit_test(a_unit_that_fp32_tasks_use_has_no_copy),
         cmocka_unit_test(gradients_have_a_type_of_their_own),
         cmocka_unit_test(gradients_of_fp32_tasks_are_fp32),
