@@ -43,11 +43,12 @@ class Failed(Exception):
 
 
 class Trained:
-    """A folder of a run that has ended; whole: by itself."""
+    """A folder of a run that has ended, after so many seconds; whole: by
+    itself."""
 
-    def __init__(self, folder, text, whole=True):
+    def __init__(self, folder, text, whole=True, took=None):
         self.folder, self.text = pathlib.Path(folder), text
-        self.whole = whole
+        self.whole, self.took = whole, took
 
     def lines(self):
         """What is known of each step."""
@@ -95,7 +96,7 @@ def train(bench, name, keys, least=None):
     """least: whose time is up is worth something after so many steps."""
     folder, words = command(bench, name, keys)
     ended = bench.run(name, words)
-    ran = Trained(folder, ended.text, ended.good)
+    ran = Trained(folder, ended.text, ended.good, ended.seconds)
     if not ended.good:
         bench.results.log(f"{name}: the last steps",
                           "\n".join(map(json.dumps, ran.lines()[-LAST:])))
@@ -219,6 +220,7 @@ def timed(bench, name, keys, steps, traced=None):
     return {"tokens_per_second": tokens / statistics.median(counted),
             "step_seconds": statistics.median(counted),
             "seconds": seconds, "loss": ran.column("loss"),
+            "to_first": ran.took - sum(seconds[1:]),
             "mfu": ran.median("mfu", WARMUP),
             "efficiency": ran.median("efficiency", WARMUP),
             "planned_bytes": plan["ranks"][0]["peak_bytes"],
@@ -259,7 +261,8 @@ def job(bench, name, keys, steps, least, idle, traced=None):
                         found["idle"] <= idle))
     if at_work(found):
         rows.append(row("seconds at work", at_work(found)))
-    rows.append(row("first step", f"{found['seconds'][0]:.1f} s"))
+    rows.append(row("first step", f"{found['seconds'][0]:.1f} s, done "
+                    f"{found['to_first']:.0f} s after the command at most"))
     if not found["whole"]:
         rows.append(row("cut short", f"after {len(found['seconds'])} of "
                         f"{found['keys']['job.steps']} steps"))
