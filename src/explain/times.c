@@ -10,6 +10,7 @@
 #include "graph/task.h"
 #include "policies/policies.h"
 #include "sim/gpu_attention.h"
+#include "sim/predict.h"
 #include "sim/sim.h"
 
 #include <stdlib.h>
@@ -104,8 +105,8 @@ static void measure(struct dsf_times *t)
     for (unsigned k = 0; k < t->ntimed; k++) {
         struct dsf_timed *x = &t->timed[k];
         /* A simulated span has the overhead in it, as has what was predicted
-         * of it. */
-        double beside = simulated ? said * x->count : 0;
+         * of it; but not on GPUs. */
+        double beside = simulated && !is_gpu(t) ? said * x->count : 0;
         double took = x->seconds - beside;
 
         count += x->count;
@@ -189,7 +190,8 @@ static double *weigh(const struct dsf_times *t, const struct dsflow_plan *plan,
         const struct dsflow_task_spec *task =
             dsflow_graph_task(graph, (dsflow_task_id){ i });
         double cost = dsf_cost_seconds(&model, graph, task);
-        double kernel = (cost - machine.main.overhead) *
+        double beside = is_gpu(t) ? 0 : machine.main.overhead;
+        double kernel = (cost - beside) *
                         factor_of(t, task->op, dsf_cost_type(graph, task));
 
         if (dsf_task_uses(graph, task, DSFLOW_NVME))
@@ -197,7 +199,8 @@ static double *weigh(const struct dsf_times *t, const struct dsflow_plan *plan,
         else if (t->links && (task->op->swaps || task->op->comm))
             seconds[i] = waits * kernel;
         else
-            seconds[i] = t->overhead + t->delay * waits + kernel;
+            seconds[i] =
+                (is_gpu(t) ? 0 : t->overhead) + t->delay * waits + kernel;
     }
     return seconds;
 }
@@ -238,8 +241,11 @@ int dsf_times_seconds(const struct dsf_times *t, const struct dsflow_plan *plan,
         .seconds = of_tasks,
     };
     struct dsf_sim_result result;
-    int status = dsf_simulate(graph, &spec, &result, NULL, err);
+    int status;
 
+    if (is_gpu(t))
+        dsf_predict_on_gpus(&t->machine, &spec);
+    status = dsf_simulate(graph, &spec, &result, NULL, err);
     *seconds = result.step_seconds;
     dsf_sim_result_fini(&result);
     free(of_tasks);

@@ -32,7 +32,7 @@ static const struct dsflow_option main_options[] = {
     DSFLOW_OPTION_INT(MAIN, nodes, "1", 1, 65536, "computers"),
     DSFLOW_OPTION_INT(MAIN, devices, "1", 1, 1024, "GPUs of a node"),
     DSFLOW_OPTION_INT(MAIN, workers, "1", 1, 4096,
-                      "cores of a node, of a CPU machine"),
+                      "cores of a node, those beside its GPUs too"),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MAIN, memory, "\"auto\"",
                      "of a GPU, or of a node; auto: no limit"),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MAIN, host, "\"auto\"",
@@ -373,7 +373,7 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
     free(name);
     if (x->kind == DSF_MACHINE_GPU)
         fprintf(out, "devices = %lld\n", (long long)x->devices);
-    else
+    if (x->kind == DSF_MACHINE_CPU || x->workers > 1)
         fprintf(out, "workers = %lld\n", (long long)x->workers);
     if (x->memory >= 0)
         fprintf(out, "memory = %lld\n", (long long)x->memory);

@@ -62,6 +62,7 @@ static int add_cores(const struct dsf_machine *machine,
 
     if (status < 0)
         return status;
+    m->main.workers = machine->cores;
     m->main.host = machine->memory;
     m->main.host_bandwidth = cores.main.bandwidth * machine->cores;
     for (unsigned k = 0; k < cores.nkinds; k++) {

@@ -4,6 +4,7 @@
 #include "graph/task.h"
 #include "sim/gpu_attention.h"
 #include "sim/joined.h"
+#include "sim/staged.h"
 
 struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
                                   const struct dsflow_graph *g,
@@ -187,6 +188,16 @@ static double kernel_seconds(const struct dsf_cost_model *model,
     return arithmetic > traffic ? arithmetic : traffic;
 }
 
+static double longer(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 static double disk_seconds(const struct dsf_machine_disk *disk,
                            const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t)
@@ -196,8 +207,21 @@ static double disk_seconds(const struct dsf_machine_disk *disk,
     return disk->latency + (double)dsf_task_swapped(g, t) / rate;
 }
 
-/* On the cores beside a GPU: what was measured there, or the time of the node's
- * main memory, of which one of its ranks has a part. */
+/* Ranks of a node that has as many as it can. */
+static double ranks_of_node(const struct dsf_cost_model *model)
+{
+    return (double)least(model->nranks, model->machine->main.devices);
+}
+
+/* Cores of a node that are at work beside its GPUs, while there is enough of
+ * it: at least one for each rank. */
+static double cores_of_node(const struct dsf_cost_model *model)
+{
+    return longer(ranks_of_node(model), (double)model->machine->main.workers);
+}
+
+/* On a core beside a GPU: what was measured there, or the time of the node's
+ * main memory or of the wires, of which each core has a part. */
 static double host_seconds(const struct dsf_cost_model *model,
                            const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t)
@@ -206,14 +230,13 @@ static double host_seconds(const struct dsf_cost_model *model,
     const struct dsf_kind_rate *rate = dsf_machine_model_kind(
         model->machine, t->op->name, true, dsf_cost_type(g, t));
     struct dsf_work work = dsf_work_of(g, t);
-    int64_t ranks = model->nranks;
+    double cores = cores_of_node(model);
+    double memory = work.bytes * cores / m->host_bandwidth;
+    double wires =
+        dsf_staged_bytes(g, t) * cores / ranks_of_node(model) / m->host_link;
+    double kernel = rate != NULL ? dsf_rate_seconds(rate, &work) : 0;
 
-    if (rate != NULL)
-        return m->overhead + dsf_rate_seconds(rate, &work);
-
-    if (ranks > m->devices)
-        ranks = m->devices;
-    return m->overhead + work.bytes * (double)ranks / m->host_bandwidth;
+    return m->overhead + longer(kernel, longer(memory, wires));
 }
 
 /* A kernel on what the rank computes on; and what moves its data: a swap
@@ -225,9 +248,17 @@ static double own_seconds(const struct dsf_cost_model *model,
     return model->machine->main.overhead + kernel_seconds(model, g, t);
 }
 
-static double longer(double a, double b)
+/* The launch of a kernel goes on while others run: struct dsf_sim_spec. None is
+ * over sooner than this, whatever it does. */
+static double gpu_seconds(const struct dsf_cost_model *model,
+                          const struct dsflow_graph *g,
+                          const struct dsflow_task_spec *t)
 {
-    return a > b ? a : b;
+    const double LEAST = 2e-6;
+
+    return dsf_task_uses(g, t, DSFLOW_DEVICE)
+               ? longer(kernel_seconds(model, g, t), LEAST)
+               : own_seconds(model, g, t);
 }
 
 static double wired_seconds(const struct dsf_cost_model *model,
@@ -288,7 +319,7 @@ static const struct device_costs {
     [DSF_ON_CORES] = { own_seconds, own_seconds, own_seconds, wired_seconds },
     [DSF_ON_VIRTUALS] = { own_seconds, own_seconds, linked_seconds,
                           linked_seconds },
-    [DSF_ON_GPUS] = { own_seconds, host_seconds, gpu_swap_seconds,
+    [DSF_ON_GPUS] = { gpu_seconds, host_seconds, gpu_swap_seconds,
                       wired_seconds },
 };
 

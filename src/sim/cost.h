@@ -53,12 +53,13 @@ double dsf_rate_seconds(const struct dsf_kind_rate *rate,
  * arithmetic and its traffic with memory. Moving data between devices takes the
  * time of the wires as well. What the disk does takes the disk's time and no
  * worker's. On a machine of GPUs a swap takes the time of the wires to main
- * memory, and an update of what is there that of this memory, which the ranks
- * of a node share; attention with a window or a layout takes as long as dense
- * attention of as many tiles (gpu_attention.h). What comes to a virtual device
- * from elsewhere takes the time of its link, beside that of the copy. What
- * crosses from one process to another takes the time of [link], or from another
- * node of [network]; what it takes of workers is dsf_cost_toll. */
+ * memory, and what cores do there no less than their part of this memory, and
+ * of the wires what is on a device (staged.h); attention with a window or a
+ * layout takes as long as dense attention of as many tiles (gpu_attention.h).
+ * What comes to a virtual device from elsewhere takes the time of its link,
+ * beside that of the copy. What crosses from one process to another takes the
+ * time of [link], or from another node of [network]; what it takes of workers
+ * is dsf_cost_toll. */
 double dsf_cost_seconds(const struct dsf_cost_model *model,
                         const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t);

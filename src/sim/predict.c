@@ -70,6 +70,18 @@ static unsigned workers_of(const struct dsflow_plan *plan,
     return n;
 }
 
+void dsf_predict_on_gpus(const struct dsf_machine_model *machine,
+                         struct dsf_sim_spec *spec)
+{
+    const unsigned node_ranks = spec->node_ranks;
+    const unsigned cores = (unsigned)machine->main.workers;
+
+    spec->links = spec->two_way = true;
+    spec->launch = machine->main.overhead;
+    if (cores > node_ranks)
+        spec->host_cores = (spec->nranks + node_ranks - 1) / node_ranks * cores;
+}
+
 /* What ranks compute on, and what is beside. */
 static void put_workers(const struct dsflow_plan *plan,
                         const struct dsf_cost_model *model,
@@ -82,9 +94,11 @@ static void put_workers(const struct dsflow_plan *plan,
     spec->workers = kind == DSF_ON_GPUS     ? gpus_of(plan, model)
                     : spec->processes.n > 1 ? workers_of(plan, spec)
                                             : plan->workers;
+    spec->two_way = kind != DSF_ON_CORES;
+    if (kind == DSF_ON_GPUS)
+        dsf_predict_on_gpus(model->machine, spec);
     if (kind != DSF_ON_VIRTUALS)
         return;
-    spec->two_way = true;
     spec->host_cores = plan->workers - model->virtuals;
     spec->workers =
         model->virtuals < model->nranks ? model->virtuals : model->nranks;

@@ -35,6 +35,10 @@ int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
 int dsf_predict_programs(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          const struct dsf_machine_model *machine,
                          struct dsf_prediction *out, struct dsflow_err *err);
+/* What a schedule on GPUs has beside ranks, workers and node_ranks, which are
+ * there: links, cores, and launches, whose time no cost has. */
+void dsf_predict_on_gpus(const struct dsf_machine_model *machine,
+                         struct dsf_sim_spec *spec);
 void dsf_prediction_fini(struct dsf_prediction *p);
 
 #endif

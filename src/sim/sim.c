@@ -156,7 +156,7 @@ static void begin(struct sim *s, struct group *group, uint32_t x)
         s->blocker[x] = s->last_on[place];
     s->last_on[place] = x;
     s->lane[x] = (uint16_t)lane;
-    s->start[x] = s->now;
+    s->start[x] = dsf_sim_launch(s, lane, x);
     s->order[s->nbegun++] = x;
     if (s->more != NULL && group->messages)
         dsf_sim_owe(s, x);
@@ -221,6 +221,14 @@ static void serve_cores(struct sim *s)
     }
 }
 
+/* One less for it to wait for. */
+static void pass_on(struct sim *s, uint32_t x, uint32_t next)
+{
+    dsf_sim_tell(s, x, next);
+    if (--s->waits[next] == 0)
+        make_ready(s, next, x);
+}
+
 /* What waited for `x` alone is ready. */
 static void complete(struct sim *s, uint32_t x)
 {
@@ -229,14 +237,12 @@ static void complete(struct sim *s, uint32_t x)
     const uint32_t *list = dsf_succs(&s->edges, task, &n);
 
     for (uint32_t k = 0; k < n; k++)
-        if (--s->waits[step * s->ntasks + list[k]] == 0)
-            make_ready(s, step * s->ntasks + list[k], x);
+        pass_on(s, x, step * s->ntasks + list[k]);
     if (step + 1 == s->spec->steps)
         return;
     list = dsf_succs_next(&s->edges, task, &n);
     for (uint32_t k = 0; k < n; k++)
-        if (--s->waits[(step + 1) * s->ntasks + list[k]] == 0)
-            make_ready(s, (step + 1) * s->ntasks + list[k], x);
+        pass_on(s, x, (step + 1) * s->ntasks + list[k]);
 }
 
 static void finish(struct sim *s, uint32_t lane)
@@ -353,6 +359,7 @@ static void allocate(struct sim *s)
     s->lane = dsf_xcalloc(n, sizeof(*s->lane));
     dsf_succs_init(&s->edges, s->g, s->first, s->ntasks, s->spec->steps > 1);
     dsf_sim_make_groups(s);
+    dsf_sim_find_ahead(s);
     count_waits(s);
 }
 
@@ -370,6 +377,9 @@ static void release(struct sim *s)
     free(s->more);
     free(s->owed);
     free(s->wire);
+    free(s->ahead);
+    free(s->known);
+    free(s->launcher);
     free(s->last_on);
     free(s->busy);
     free(s->runs);

@@ -44,6 +44,9 @@ struct dsf_sim_spec {
                        is reported, has others before and after it */
     dsf_cost_fn cost;
     void *user;
+    double launch; /* seconds of the thread that launches what a worker does,
+                      one after the other, while it does what it was given
+                      before; 0: that is in the cost */
     const double *seconds; /* by task of the graph, instead of cost(); or NULL */
     /* How long a message is on its way, beside the time that it takes of its
      * link. NULL: no time. */

@@ -51,6 +51,11 @@ struct sim {
     double *more;        /* by instance: what messages took of its worker; NULL:
                             they take nothing */
     struct owed *owed;   /* by process */
+    bool *ahead;         /* by task of the program: what follows it is launched
+                            before it ends; NULL: launches take no time */
+    double *known;       /* by instance: since when it can be launched; once it
+                            is, when that was */
+    double *launcher;    /* by lane: when its thread has launched all so far */
     double *start;       /* by instance; until it begins, when it is ready */
     uint32_t *blocker; /* by instance: what it started right after */
 
@@ -130,6 +135,12 @@ void dsf_sim_add_wires(struct sim *s);
 void dsf_sim_owe(struct sim *s, uint32_t x);
 void dsf_sim_pay(struct sim *s, uint32_t x, double idle);
 void dsf_sim_name_wire(const struct group *group, char *name, size_t size);
+
+/* sim_launch.c: which tasks are launched ahead, once there are lanes; that `x`
+ * is over, to one that follows; and when one that its lane takes can begin. */
+void dsf_sim_find_ahead(struct sim *s);
+void dsf_sim_tell(struct sim *s, uint32_t x, uint32_t next);
+double dsf_sim_launch(struct sim *s, unsigned lane, uint32_t x);
 
 /* sim_measure.c: what a schedule that is complete says. `timeline` may be
  * NULL. */

@@ -185,6 +185,7 @@ static void what_is_written_reads_back(void **state)
     m.network.duplex = false;
     m.network.core = 2.5e9;
     m.main.host = 987654321;
+    m.main.workers = 7;
     m.main.host_bandwidth = 2.5e11;
     m.main.host_link = 5.5e10;
     m.disk = (struct dsf_machine_disk){ .read = 6.5e9,
@@ -210,6 +211,7 @@ static void what_is_written_reads_back(void **state)
     assert_int_equal(back.main.kind, m.main.kind);
     assert_int_equal(back.main.nodes, 3);
     assert_int_equal(back.main.devices, 5);
+    assert_int_equal(back.main.workers, 7);
     assert_int_equal(back.main.memory, 123456789);
     assert_float_equal(back.main.overhead / 7.5e-6, 1, 1e-6);
     assert_float_equal(back.link.bandwidth / 4e11, 1, 1e-6);

@@ -760,6 +760,44 @@ static void beside_a_gpu_swaps_use_its_link_and_updates_the_cores(void **state)
     dsflow_graph_free(g);
 }
 
+/* Three kernels on the same data, of so many seconds, each of which takes 4 to
+ * launch; and, if it is `told`, a core that looks at them. */
+static double launched(size_t bytes, bool told)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_sim_spec spec = { .nranks = 1,
+                                 .workers = 1,
+                                 .links = true,
+                                 .two_way = true,
+                                 .host_cores = 1,
+                                 .launch = 4,
+                                 .steps = 1,
+                                 .cost = bytes_of_first };
+    dsflow_data_id on = data_at(g, bytes, DSFLOW_DEVICE);
+    dsflow_data_id near = data_at(g, 1, DSFLOW_HOST);
+    struct dsf_sim_result r;
+    double took;
+
+    for (int i = 0; i < 3; i++)
+        task(g, &bump, (struct at){ 0, 0, 0 }, 1, (dsflow_data_id[]){ on });
+    if (told)
+        task(g, &work, (struct at){ 0, 0, 0 }, 2,
+             (dsflow_data_id[]){ near, on });
+    r = simulate(g, &spec, NULL);
+    took = r.step_seconds;
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+    return took;
+}
+
+static void kernels_are_launched_while_others_run(void **state)
+{
+    assert_true(launched(6, false) == 4 + 3 * 6);
+    assert_true(launched(1, false) == 3 * 4 + 1);
+    /* What others look at is over before that which follows is launched. */
+    assert_true(launched(6, true) == 3 * (4 + 6) + 1);
+}
+
 /* Two ranks on one device: copies into it, kernels, copies out of it, and the
  * core, each one after the other and all at the same time. */
 static void a_device_is_entered_and_left_while_it_computes(void **state)
@@ -1117,6 +1155,7 @@ int main(void)
         cmocka_unit_test(a_disk_takes_what_comes_first),
         cmocka_unit_test(ranks_of_a_node_share_its_disk),
         cmocka_unit_test(beside_a_gpu_swaps_use_its_link_and_updates_the_cores),
+        cmocka_unit_test(kernels_are_launched_while_others_run),
         cmocka_unit_test(a_device_is_entered_and_left_while_it_computes),
         cmocka_unit_test(sums_over_ranks_are_kernels_of_a_device),
         cmocka_unit_test(no_more_workers_compute_than_there_are_cores),
