@@ -45,7 +45,8 @@ static int by_value(const void *a, const void *b)
 }
 
 /* One sample for all tasks that are alike: the lower quartile of their times,
- * as what disturbs a task only makes it longer. */
+ * as what disturbs a task only makes it longer. Nobody else disturbs a GPU,
+ * which is slower as it gets warm: the median. */
 struct timing {
     const struct dsflow_op *op;
     enum dsflow_dtype dtype;
@@ -65,23 +66,25 @@ static int by_task(const void *a, const void *b)
     return order != 0 ? order : by_value(&x->seconds, &y->seconds);
 }
 
-static void add_samples(struct timing *v, size_t n, struct dsf_samples *samples)
+static void add_samples(struct timing *v, size_t n, bool gpu,
+                        struct dsf_samples *samples)
 {
     qsort(v, n, sizeof(*v), by_task);
-    for (size_t i = 0, end; i < n; i = end) {
+    for (size_t i = 0, end, middle; i < n; i = end) {
         for (end = i + 1; end < n && v[end].op == v[i].op &&
                           v[end].dtype == v[i].dtype &&
                           dsf_work_order(&v[end].work, &v[i].work) == 0;)
             end++;
-        dsf_samples_add(samples,
-                        &(struct dsf_rate_sample){
-                            .kind = v[i].op->name,
-                            .work = v[i].work,
-                            .seconds = v[i + (end - i) / 4].seconds,
-                            .spread = v[i + 3 * (end - i) / 4].seconds -
-                                      v[i + (end - i) / 4].seconds,
-                            .n = (unsigned)(end - i),
-                            .dtype = v[i].dtype });
+        middle = i + (end - i) / (gpu ? 2 : 4);
+        dsf_samples_add(
+            samples,
+            &(struct dsf_rate_sample){
+                .kind = v[i].op->name,
+                .work = v[i].work,
+                .seconds = v[middle].seconds,
+                .spread = v[i + 3 * (end - i) / 4].seconds - v[middle].seconds,
+                .n = (unsigned)(end - i),
+                .dtype = v[i].dtype });
     }
 }
 
@@ -214,7 +217,7 @@ static int time_tasks(struct small *s, struct dsflow_exec *exec,
     } while (status == DSFLOW_OK && ++steps < 50 &&
              dsf_now() - start < s->budget);
     s->step = (dsf_now() - start) / (steps + 1);
-    add_samples(v, (size_t)steps * n, samples);
+    add_samples(v, (size_t)steps * n, s->options.gpus > 0, samples);
     free(v);
     free(seconds);
     return status;

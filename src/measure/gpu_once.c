@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Of each type: what small models need on a GPU, most of it to start. */
-static const double SECONDS = 3;
+static const double SECONDS = 4;
 
 static bool is_forbidden(void)
 {

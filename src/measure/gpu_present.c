@@ -121,9 +121,12 @@ static int measure_tasks(const struct dsf_machine *with,
                          struct dsf_samples *samples, struct dsflow_err *err)
 {
     for (unsigned i = 0; i < how->ntypes; i++) {
+        /* The last is the job's; fp32 is what little it has beside. */
+        bool beside = how->quick && i + 1 < how->ntypes;
         unsigned n = dsf_calibrate_gpus(
             with, how->quick ? DSF_CALIBRATE_QUICK : DSF_CALIBRATE_FULL,
-            how->types[i], how->seconds, samples, err);
+            how->types[i], beside ? how->seconds / 2 : how->seconds, samples,
+            err);
 
         if (n == 0 && i == 0)
             return DSFLOW_EFAIL;

@@ -102,11 +102,12 @@ static double weight(const struct dsf_rate_sample *s)
 }
 
 /* Least squares of (x . c - y) / y over the samples like `as`, with only the
- * terms of `mask` (1 fixed, 2 flops, 4 bytes, 8 scores). Returns the sum of
- * squares, or INFINITY where a coefficient would be negative. */
+ * terms of `mask` (1 fixed, 2 flops, 4 bytes, 8 scores), where an operation
+ * takes at least `least`. Returns the sum of squares, or INFINITY where a
+ * coefficient would be less. */
 static double solve(const struct dsf_samples *s,
                     const struct dsf_rate_sample *as, unsigned mask,
-                    double c[DSF_NTERMS])
+                    double least, double c[DSF_NTERMS])
 {
     double a[DSF_NTERMS][DSF_NTERMS + 1] = { { 0 } }, rest = 0;
     unsigned term[DSF_NTERMS], n = 0;
@@ -126,7 +127,9 @@ static double solve(const struct dsf_samples *s,
             for (unsigned k = 0; k < n; k++)
                 a[j][k] += weight(p) * x[term[j]] * x[term[k]] / p->seconds /
                            p->seconds;
-            a[j][n] += weight(p) * x[term[j]] / p->seconds;
+            a[j][n] += weight(p) * x[term[j]] *
+                       (p->seconds - least * p->work.flops) / p->seconds /
+                       p->seconds;
         }
     }
     /* Gauss, without a choice of pivots: the matrix is positive. */
@@ -150,6 +153,7 @@ static double solve(const struct dsf_samples *s,
         if (!(c[term[j]] >= 0) || !isfinite(c[term[j]]))
             return INFINITY;
     }
+    c[1] += least;
     for (size_t i = 0; i < s->n; i++) {
         const struct dsf_rate_sample *p = &s->v[i];
         double e;
@@ -169,11 +173,18 @@ static void fit_kind(const struct dsf_samples *samples,
                      const struct dsf_rate_sample *as,
                      struct dsf_machine_model *m)
 {
+    /* On a GPU the small ones of a kind take as long as a launch, whatever
+     * they do, and say nothing of large ones: but these are no faster than
+     * the fastest of any kind. */
+    double fastest = m->main.kind == DSF_MACHINE_GPU
+                         ? dsf_samples_flops(samples, as->dtype)
+                         : 0;
     double best = INFINITY, kept[DSF_NTERMS] = { 0 };
     struct dsf_kind_rate *rate;
 
     for (unsigned mask = 1; mask < 1u << DSF_NTERMS; mask++) {
-        double c[DSF_NTERMS], rest = solve(samples, as, mask, c);
+        double c[DSF_NTERMS],
+            rest = solve(samples, as, mask, fastest > 0 ? 1 / fastest : 0, c);
 
         if (rest < best) {
             best = rest;

@@ -172,6 +172,33 @@ static void one_sample_is_enough_for_its_size(void **state)
     dsf_machine_model_fini(&m);
 }
 
+/* What is small takes as long as a launch, and one large task of another kind
+ * is fast: a large one of this kind is no faster. */
+static void no_kind_is_faster_on_a_gpu_than_the_fastest(void **state)
+{
+    for (int gpu = 0; gpu < 2; gpu++) {
+        const struct dsf_work large = { 1e12, 1e9, 0 };
+        struct dsf_samples samples = { 0 };
+        struct dsf_machine_model m;
+        const struct dsf_kind_rate *rate;
+
+        dsf_machine_model_init(&m);
+        m.main.kind = gpu ? DSF_MACHINE_GPU : DSF_MACHINE_CPU;
+        add(&samples, "small", (struct dsf_work){ 1e6, 0, 0 }, 2e-5);
+        add(&samples, "small", (struct dsf_work){ 1e7, 0, 0 }, 2e-5);
+        add(&samples, "large", (struct dsf_work){ 1e12, 0, 0 }, 1e-2);
+        dsf_rates_fit(&samples, &m);
+        rate = dsf_machine_model_kind(&m, "small", false, DSFLOW_BYTES);
+        assert_non_null(rate);
+        assert_true((dsf_rate_seconds(rate, &large) >= 1e-2) == (gpu == 1));
+        assert_float_equal(
+            dsf_rate_seconds(rate, &(struct dsf_work){ 1e7, 0, 0 }), 2e-5,
+            1e-6);
+        free(samples.v);
+        dsf_machine_model_fini(&m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +209,7 @@ int main(void)
         cmocka_unit_test(one_sample_is_enough_for_its_size),
         cmocka_unit_test(a_kind_has_rates_of_its_own_in_a_narrow_type),
         cmocka_unit_test(what_has_a_rate_is_not_new),
+        cmocka_unit_test(no_kind_is_faster_on_a_gpu_than_the_fastest),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
