@@ -2,12 +2,13 @@
  * CPU side: each case several times, in another order of blocks, warps and
  * lanes every time, with the same bits.
  *
- *     test_sides [--here] [--models] [KIND]
+ *     test_sides [--here] [--models] [--without-products] [KIND]
  *
  * --here: in this process, which ends at the first fault; for tools that follow
  * no children. --models: cases as wide as models are; emulated GPUs take
- * minutes. DSFLOW_GPU_CASES says how many cases, DSFLOW_GPU_SECONDS after how
- * many a case hangs. */
+ * minutes. --without-products: of kinds that have none, as kernels of the library
+ * do not start under all tools. DSFLOW_GPU_CASES says how many cases,
+ * DSFLOW_GPU_SECONDS after how many a case hangs. */
 #include "lib/test.h"
 
 #include "base/units.h"
@@ -160,9 +161,29 @@ static void try_side(struct dsf_verdict *verdict)
         }
 }
 
-/* An argument names one of them; another says that there are no children. */
+/* An argument names one of them; others are above. */
 static const char *only;
-static bool is_here;
+static bool is_here, own_kernels;
+
+static bool has_products(const char *op)
+{
+    static const char *const segments[] = { "mlp", "qkv", "out", "head" };
+
+    for (unsigned i = 0; i < sizeof(segments) / sizeof(*segments); i++) {
+        size_t n = strlen(segments[i]);
+
+        if (strncmp(op, segments[i], n) == 0 && op[n] == '.' &&
+            strstr(op, ".loss") == NULL)
+            return true;
+    }
+    return strcmp(op, "muon") == 0;
+}
+
+static bool is_wanted(const char *op)
+{
+    return only != NULL ? strcmp(only, op) == 0
+                        : !own_kernels || !has_products(op);
+}
 
 /* What is printed says how far it got: tools take their time, and kernels that
  * crash take the process with them. */
@@ -189,7 +210,7 @@ static void try_sides(const void *user, struct dsf_verdict *verdict)
         side = *all;
         snprintf(verdict->note, sizeof(verdict->note), "%s", side->op);
         dsf_child_step("", "");
-        if (only == NULL || strcmp(only, side->op) == 0)
+        if (is_wanted(side->op))
             try_and_say(verdict);
     }
 }
@@ -243,12 +264,14 @@ int PLACE_MAIN(sides)(int argc, char **argv)
     };
 
     only = NULL;
-    is_here = of_models = false;
+    is_here = of_models = own_kernels = false;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--here") == 0)
             is_here = true;
         else if (strcmp(argv[i], "--models") == 0)
             of_models = true;
+        else if (strcmp(argv[i], "--without-products") == 0)
+            own_kernels = true;
         else
             only = argv[i];
     if (is_here)
