@@ -50,12 +50,14 @@ int dsf_new_folder_open(const char *folder, char **beside,
     status = check_name(name, err);
     *beside = dsf_xasprintf("%s.tmp-%ld", name, (long)getpid());
     free(name);
+    /* A signal may come as soon as it is there. */
+    dsf_aside_add_folder(*beside);
     if (status == DSFLOW_OK && mkdir(*beside, 0777) < 0)
         status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", folder);
-    if (status < 0)
+    if (status < 0) {
+        dsf_aside_forget_folder(*beside);
         free(*beside);
-    else
-        dsf_aside_add_folder(*beside);
+    }
     return status;
 }
 
