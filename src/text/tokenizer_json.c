@@ -141,7 +141,7 @@ static int read_byte_level(const struct source *s, const json_t *step,
                            bool *byte_level)
 {
     static const char where[] = "pre_tokenizer: ByteLevel";
-    bool prefix, regex;
+    bool prefix = true, regex = true;
     int status = read_flag(s, step, where, "add_prefix_space", true, &prefix);
 
     if (status == DSFLOW_OK)
