@@ -423,8 +423,13 @@ static int cut_together(struct cutter *k, uint32_t first, uint32_t ntasks,
     const struct dsflow_data_spec *state =
         state_of(k, dsf_nth_task(k->rw.in, first));
     int64_t n = count_pieces(k, state);
+    uint32_t *parts = dsf_xcalloc(ntasks, sizeof(*parts));
     int status = DSFLOW_OK;
 
+    for (uint32_t i = 0; i < ntasks && n > 1; i++)
+        parts[i] = dsf_offload_parts_of(k->rw.in, k->uncut,
+                                        dsf_nth_task(k->rw.in, first + i),
+                                        first, ntasks);
     for (uint32_t i = 0; i < ntasks && status == DSFLOW_OK; i++)
         status =
             check_cut(k, dsf_nth_task(k->rw.in, first + i), state, err);
@@ -432,18 +437,15 @@ static int cut_together(struct cutter *k, uint32_t first, uint32_t ntasks,
         for (uint32_t i = 0; i < ntasks; i++) {
             const struct dsflow_task_spec *t =
                 dsf_nth_task(k->rw.in, first + i);
-            const uint32_t parts =
-                n > 1
-                    ? dsf_offload_parts_of(k->rw.in, k->uncut, t, first, ntasks)
-                    : 0;
 
             if (makes_copy(k, t))
                 continue;
             if (c >= 0 && c < n)
-                do_piece(k, t, state, c, n, parts);
+                do_piece(k, t, state, c, n, parts[i]);
             else
-                dsf_offload_wait_around(&k->rw, t, parts, c < 0);
+                dsf_offload_wait_around(&k->rw, t, parts[i], c < 0);
         }
+    free(parts);
     return status;
 }
 
