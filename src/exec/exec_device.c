@@ -206,7 +206,7 @@ void dsf_exec_device_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
     dsf_exec_prepare(call, f->bufs, f->bufs + n, worker_of(exec, call->device),
                      &f->launch);
     f->launch.queue = call->queue;
-    if (call->queue != DSF_QUEUE_COMPUTE)
+    if (dsf_only_copies(call->task->op))
         list_copies(f);
     else
         f->launch.reads = read_elsewhere(call);

@@ -115,15 +115,29 @@ static struct dsf_device *any_device(const struct dsf_exec_call *call)
     return NULL;
 }
 
-/* Into a device, its engine does it; into main memory, that of where it is. */
-static void give_to_engine(struct dsf_exec_call *call, struct dsf_device *from)
+static bool is_all_on(const struct dsf_exec_call *call,
+                      const struct dsf_device *device)
+{
+    for (unsigned p = 0; p < call->task->ndata; p++)
+        if (call->exec->on[call->task->data[p].i] != device)
+            return false;
+    return true;
+}
+
+/* Into a device, its engine does it; into main memory, that of where it is.
+ * What stays in one memory crosses no link: between two kernels it takes a
+ * moment, and beside them it would wait for room, and what follows it for its
+ * end. */
+static void give_copies(struct dsf_exec_call *call, struct dsf_device *from)
 {
     uint32_t to = call->task->data[dsf_copies_into(call->task->op)].i;
+    struct dsf_device *into = call->exec->on[to];
 
     call->by = DSF_BY_DEVICE;
-    call->device = call->exec->on[to] != NULL ? call->exec->on[to] : from;
-    call->queue =
-        call->exec->on[to] != NULL ? DSF_QUEUE_IN : DSF_QUEUE_OUT;
+    call->device = into != NULL ? into : from;
+    call->queue = into == NULL            ? DSF_QUEUE_OUT
+                  : is_all_on(call, into) ? DSF_QUEUE_COMPUTE
+                                          : DSF_QUEUE_IN;
 }
 
 static bool has_kernel(struct dsf_exec_call *call)
@@ -161,7 +175,7 @@ static void place_task(struct dsf_exec_call *call)
         return;
     if (dsf_only_copies(t->op)) {
         call->staged = false;
-        give_to_engine(call, any);
+        give_copies(call, any);
         return;
     }
     if (dsf_task_uses(exec->graph, t, DSFLOW_HOST))

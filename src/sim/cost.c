@@ -5,12 +5,31 @@
 #include "sim/gpu_attention.h"
 #include "sim/joined.h"
 #include "sim/staged.h"
+#include "tasks/tasks.h"
 
-struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
-                                  const struct dsflow_graph *g,
-                                  const struct dsflow_task_spec *t)
+unsigned dsf_cost_devices(const struct dsf_cost_model *model)
 {
-    struct dsf_remote remote = { 0, 0 };
+    struct dsf_gpus_used gpus = { 0 };
+
+    if (dsf_cost_kind(model) == DSF_ON_VIRTUALS)
+        return model->virtuals < model->nranks ? model->virtuals
+                                               : model->nranks;
+    if (dsf_cost_kind(model) == DSF_ON_GPUS && model->on != NULL)
+        gpus = dsf_gpus_of(model->on, (int32_t)model->nranks);
+    return gpus.n > 0 ? gpus.n : model->nranks;
+}
+
+/* Bytes that a task reads from other devices: of other nodes, of its own. */
+struct remote {
+    double network, link;
+};
+
+static struct remote remote_of(const struct dsf_cost_model *model,
+                               const struct dsflow_graph *g,
+                               const struct dsflow_task_spec *t)
+{
+    const int devices = (int)dsf_cost_devices(model);
+    struct remote remote = { 0, 0 };
     int node;
 
     if (!t->op->comm || t->rank == DSFLOW_ANYWHERE)
@@ -20,11 +39,11 @@ struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
         double bytes = dsf_task_moves(g, t, p);
         int home = dsflow_graph_data(g, t->data[p])->home;
 
-        if (bytes > 0 && dsf_machine_model_node(model->machine, model->nranks,
-                                                home) != node)
-            remote.network += bytes;
-        else
-            remote.link += bytes;
+        if (!(bytes > 0) || home % devices == t->rank % devices)
+            continue;
+        *(dsf_machine_model_node(model->machine, model->nranks, home) != node
+              ? &remote.network
+              : &remote.link) += bytes;
     }
     return remote;
 }
@@ -49,13 +68,13 @@ static bool is_message(const struct dsf_cost_model *model,
 }
 
 /* What comes from other processes: of other nodes, of its own. */
-static struct dsf_remote sent_to(const struct dsf_cost_model *model,
-                                 const struct dsflow_graph *g,
-                                 const struct dsflow_task_spec *t)
+static struct remote sent_to(const struct dsf_cost_model *model,
+                             const struct dsflow_graph *g,
+                             const struct dsflow_task_spec *t)
 {
     const struct dsf_processes all = dsf_cost_processes(model);
     int32_t to = dsf_process_of(&all, t->rank);
-    struct dsf_remote remote = { 0, 0 };
+    struct remote remote = { 0, 0 };
 
     for (unsigned p = 0; p < t->ndata; p++) {
         int32_t home = dsflow_graph_data(g, t->data[p])->home, from;
@@ -74,7 +93,7 @@ static double message_seconds(const struct dsf_cost_model *model,
                               const struct dsflow_graph *g,
                               const struct dsflow_task_spec *t)
 {
-    struct dsf_remote remote = sent_to(model, g, t);
+    struct remote remote = sent_to(model, g, t);
 
     return remote.network / model->machine->network.bandwidth +
            remote.link / model->machine->link.bandwidth;
@@ -95,7 +114,7 @@ double dsf_cost_toll(const struct dsf_cost_model *model,
                      const struct dsflow_task_spec *t)
 {
     const struct dsf_machine_model *m = model->machine;
-    struct dsf_remote remote = { 0, 0 };
+    struct remote remote = { 0, 0 };
 
     if (is_message(model, g, t))
         remote = sent_to(model, g, t);
@@ -114,7 +133,7 @@ static double wire_seconds(const struct dsf_cost_model *model,
                            const struct dsflow_task_spec *t)
 {
     const struct dsf_machine_model *m = model->machine;
-    struct dsf_remote remote = dsf_cost_remote(model, g, t);
+    struct remote remote = remote_of(model, g, t);
     double network = 0, link = 0;
 
     if (remote.network > 0)
@@ -138,6 +157,12 @@ double dsf_rate_seconds(const struct dsf_kind_rate *rate,
 {
     return rate->fixed + work->flops * rate->per_flop +
            work->bytes * rate->per_byte + work->scores * rate->per_score;
+}
+
+bool dsf_cost_only_copies(const struct dsflow_op *op)
+{
+    return op->comm && op->comm != DSFLOW_COMM_REDUCE &&
+           op != &dsf_op_decompress;
 }
 
 static enum dsflow_dtype type_on(const struct dsflow_graph *g,
@@ -269,6 +294,19 @@ static double wired_seconds(const struct dsf_cost_model *model,
            longer(kernel_seconds(model, g, t), wire_seconds(model, g, t));
 }
 
+/* Copies between GPUs are waited for; what a kernel does, and copies in the
+ * memory of one, is launched ahead. */
+static double gpu_comm_seconds(const struct dsf_cost_model *model,
+                               const struct dsflow_graph *g,
+                               const struct dsflow_task_spec *t)
+{
+    double wire = wire_seconds(model, g, t);
+
+    return wire > 0 && dsf_cost_only_copies(t->op)
+               ? wired_seconds(model, g, t)
+               : longer(gpu_seconds(model, g, t), wire);
+}
+
 static double gpu_swap_seconds(const struct dsf_cost_model *model,
                                const struct dsflow_graph *g,
                                const struct dsflow_task_spec *t)
@@ -284,18 +322,10 @@ static double crossing(const struct dsf_cost_model *model,
                        const struct dsflow_graph *g,
                        const struct dsflow_task_spec *t)
 {
-    int virtuals = (int)model->virtuals;
-    double bytes = 0;
+    const struct remote remote = remote_of(model, g, t);
 
-    if (t->op->swaps)
-        return (double)dsf_task_swapped(g, t);
-    for (unsigned p = 0; p < t->ndata; p++) {
-        int home = dsflow_graph_data(g, t->data[p])->home;
-
-        if (home != DSFLOW_ANYWHERE && home % virtuals != t->rank % virtuals)
-            bytes += dsf_task_moves(g, t, p);
-    }
-    return bytes;
+    return t->op->swaps ? (double)dsf_task_swapped(g, t)
+                        : remote.link + remote.network;
 }
 
 static double linked_seconds(const struct dsf_cost_model *model,
@@ -320,7 +350,7 @@ static const struct device_costs {
     [DSF_ON_VIRTUALS] = { own_seconds, own_seconds, linked_seconds,
                           linked_seconds },
     [DSF_ON_GPUS] = { gpu_seconds, host_seconds, gpu_swap_seconds,
-                      wired_seconds },
+                      gpu_comm_seconds },
 };
 
 enum dsf_device_kind dsf_cost_kind(const struct dsf_cost_model *model)

@@ -31,6 +31,8 @@ enum dsf_device_kind {
     DSF_NDEVICE_KINDS
 };
 enum dsf_device_kind dsf_cost_kind(const struct dsf_cost_model *model);
+/* How many of those: GPUs of a described machine are as many as ranks. */
+unsigned dsf_cost_devices(const struct dsf_cost_model *model);
 /* Which the ranks are in: one, where they are on devices. */
 struct dsf_processes dsf_cost_processes(const struct dsf_cost_model *model);
 
@@ -47,6 +49,9 @@ enum dsflow_dtype dsf_cost_type(const struct dsflow_graph *g,
                                 const struct dsflow_task_spec *t);
 double dsf_rate_seconds(const struct dsf_kind_rate *rate,
                         const struct dsf_work *work);
+
+/* Does it move data between ranks, and compute nothing? */
+bool dsf_cost_only_copies(const struct dsflow_op *op);
 
 /* Seconds of a task: what was measured of its kind on the device that runs it,
  * in its type (dsf_cost_type), or else the roofline: the longer of its
@@ -81,13 +86,5 @@ double dsf_cost_fn_delay(void *user, const struct dsflow_graph *g,
                          const struct dsflow_task_spec *t);
 double dsf_cost_fn_toll(void *user, const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t);
-
-/* Bytes that a task reads from other ranks: of other nodes, of its own. */
-struct dsf_remote {
-    double network, link;
-};
-struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
-                                  const struct dsflow_graph *g,
-                                  const struct dsflow_task_spec *t);
 
 #endif

@@ -49,16 +49,6 @@ struct dsf_cost_model dsf_predict_costs(const struct dsflow_plan *plan,
     };
 }
 
-/* Ranks share those of this machine, where they are fewer; of a described one
- * each has its own. */
-static unsigned gpus_of(const struct dsflow_plan *plan,
-                        const struct dsf_cost_model *model)
-{
-    unsigned gpus = dsf_gpus_of(plan->machine, plan->nranks).n;
-
-    return gpus > 0 ? gpus : model->nranks;
-}
-
 /* Those that the processes have together. */
 static unsigned workers_of(const struct dsflow_plan *plan,
                            const struct dsf_sim_spec *spec)
@@ -91,17 +81,14 @@ static void put_workers(const struct dsflow_plan *plan,
 
     spec->links = kind != DSF_ON_CORES;
     spec->cores = kind != DSF_ON_GPUS ? plan->machine->cores : 0;
-    spec->workers = kind == DSF_ON_GPUS     ? gpus_of(plan, model)
+    spec->workers = kind != DSF_ON_CORES    ? dsf_cost_devices(model)
                     : spec->processes.n > 1 ? workers_of(plan, spec)
                                             : plan->workers;
     spec->two_way = kind != DSF_ON_CORES;
     if (kind == DSF_ON_GPUS)
         dsf_predict_on_gpus(model->machine, spec);
-    if (kind != DSF_ON_VIRTUALS)
-        return;
-    spec->host_cores = plan->workers - model->virtuals;
-    spec->workers =
-        model->virtuals < model->nranks ? model->virtuals : model->nranks;
+    if (kind == DSF_ON_VIRTUALS)
+        spec->host_cores = plan->workers - model->virtuals;
 }
 
 /* The file of this machine is of one node, whatever a run has. */

@@ -4,16 +4,37 @@
 
 #include "base/alloc.h"
 #include "graph/task.h"
-#include "tasks/tasks.h"
+#include "sim/cost.h"
+
+/* Where there are fewer of something than ranks, they share it in turn. */
+static unsigned share_of(const struct sim *s, unsigned n, unsigned rank)
+{
+    return n == s->spec->nranks ? rank : rank % n;
+}
+
+/* Is all that it has to do with in the memory of the device that does it? */
+static bool stays(const struct sim *s, const struct dsflow_task_spec *t)
+{
+    const unsigned rank = t->rank == DSFLOW_ANYWHERE ? 0 : (unsigned)t->rank;
+
+    for (unsigned p = 0; p < t->ndata; p++) {
+        const struct dsflow_data_spec *d = dsflow_graph_data(s->g, t->data[p]);
+        unsigned home = d->home == DSFLOW_ANYWHERE ? 0 : (unsigned)d->home;
+
+        if (d->tier != DSFLOW_DEVICE ||
+            share_of(s, s->nworking, home) != share_of(s, s->nworking, rank))
+            return false;
+    }
+    return true;
+}
 
 /* Does a link do it? Where it has two ways, an engine that computes nothing
- * does. */
+ * does, from one memory to another. */
 static bool is_carried(const struct sim *s, const struct dsflow_task_spec *t)
 {
-    const bool computes =
-        t->op->comm == DSFLOW_COMM_REDUCE || t->op == &dsf_op_decompress;
-
-    return t->op->swaps || (t->op->comm && !(s->spec->two_way && computes));
+    if (t->op->swaps || !s->spec->two_way)
+        return t->op->swaps || t->op->comm;
+    return dsf_cost_only_copies(t->op) && !stays(s, t);
 }
 
 /* On a worker, unless it moves data or is of the host. */
@@ -37,12 +58,6 @@ enum dsf_bound dsf_sim_place_of(const struct sim *s,
 static unsigned node_of(const struct dsf_sim_spec *spec, unsigned rank)
 {
     return spec->node_ranks > 0 ? rank / spec->node_ranks : 0;
-}
-
-/* Where there are fewer of something than ranks, they share it in turn. */
-static unsigned share_of(const struct sim *s, unsigned n, unsigned rank)
-{
-    return n == s->spec->nranks ? rank : rank % n;
 }
 
 /* Does what a task writes arrive on a device? */

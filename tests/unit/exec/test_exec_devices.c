@@ -118,6 +118,56 @@ static void what_only_kernels_touch_is_launched_ahead(void **state)
     dsflow_graph_free(p.g);
 }
 
+/* Copies from rank 0 to itself, and to ranks 1 and 2, on two devices. */
+static void a_copy_in_one_memory_goes_between_kernels(void **state)
+{
+    static const char *const names[] = { "in 0", "in 1", "in 2" };
+    const struct dsf_range range = { .elems = 48, .at = 8, .from = 16 };
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    dsflow_data_id from, into[3];
+    uint32_t sent[16];
+
+    fill(sent, sizeof(sent), 5);
+    from = dsflow_graph_add_data(
+        g, &DSFLOW_DATA(.name = "from", .elems = 64, .persistent = 1));
+    for (int i = 0; i < 3; i++)
+        into[i] = dsflow_graph_add_data(
+            g, &DSFLOW_DATA(.name = names[i], .elems = 64, .persistent = 1,
+                            .home = (int16_t)i));
+    for (int i = 0; i < 3; i++)
+        dsflow_graph_add_task(
+            g, &DSFLOW_TASK(.op = &dsf_op_copy, .args = &range,
+                            .rank = (int16_t)i, .ndata = 2,
+                            .data = (dsflow_data_id[]){ into[i], from }));
+    exec = open_exec(
+        g,
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1, .virtuals = 2),
+        &host);
+    memcpy(dsflow_exec_map(exec, from, DSFLOW_W), sent, sizeof(sent));
+    for (int i = 0; i < 3; i++) {
+        const struct dsf_exec_call *call = &exec->calls[i];
+
+        memset(dsflow_exec_map(exec, into[i], DSFLOW_W), 0, 64);
+        assert_int_equal(call->by, DSF_BY_DEVICE);
+        assert_ptr_equal(call->device, &exec->devices[i % 2]);
+        assert_int_equal(call->queue, i % 2 ? DSF_QUEUE_IN : DSF_QUEUE_COMPUTE);
+    }
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    for (int i = 0; i < 3; i++) {
+        const char *got = dsflow_exec_map(exec, into[i], DSFLOW_R);
+
+        assert_int_equal(got[7], 0);
+        assert_memory_equal(got + 8, (char *)sent + 16, 48);
+        assert_int_equal(got[56], 0);
+    }
+    dsflow_exec_close(exec);
+    dsflow_graph_free(g);
+}
+
 /* The kernel waits for what a copy brings: one that went behind it in its queue,
  * or needed the core, would stand there for good. */
 static void a_device_copies_while_it_computes(void **state)
@@ -261,6 +311,7 @@ int main(void)
         cmocka_unit_test(virtual_devices_swap_too),
         cmocka_unit_test(what_a_device_has_no_room_for_is_refused),
         cmocka_unit_test(a_copy_that_fails_ends_the_run),
+        cmocka_unit_test(a_copy_in_one_memory_goes_between_kernels),
         cmocka_unit_test(a_device_copies_while_it_computes),
         cmocka_unit_test(what_only_kernels_touch_is_launched_ahead),
         cmocka_unit_test(a_core_adds_up_what_devices_leave),

@@ -881,6 +881,45 @@ static void sums_over_ranks_are_kernels_of_a_device(void **state)
     dsflow_graph_free(g);
 }
 
+/* A copy of rank `to` from data of rank 0, on so many devices. */
+static void check_copy(int to, unsigned devices, const char *lane)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_data_spec d = DSFLOW_DATA(.elems = 3, .unit = -1);
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_sim_result r;
+    dsflow_data_id ids[2];
+    uint32_t copied;
+
+    d.name = "from";
+    ids[0] = dsflow_graph_add_data(g, &d);
+    d.name = "to";
+    d.home = (int16_t)to;
+    ids[1] = dsflow_graph_add_data(g, &d);
+    copied = task(g, &move, (struct at){ to, 0, 0 }, 2, ids);
+    r = simulate(g,
+                 &(struct dsf_sim_spec){ .nranks = 4,
+                                         .workers = devices,
+                                         .links = true,
+                                         .two_way = true,
+                                         .host_cores = 1,
+                                         .steps = 1,
+                                         .cost = bytes_of_first },
+                 &timeline);
+    check_span(&timeline, copied, lane, 0, 3);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+    dsflow_graph_free(g);
+}
+
+static void a_copy_in_one_memory_goes_between_kernels(void **state)
+{
+    check_copy(0, 4, "device 0");
+    check_copy(1, 4, "into device 1");
+    check_copy(3, 2, "into device 1");
+    check_copy(2, 2, "device 0");
+}
+
 /* Eight tasks of a second each, of `nranks` ranks, on 4 workers. */
 static double seconds_on(unsigned cores, int nranks)
 {
@@ -1158,6 +1197,7 @@ int main(void)
         cmocka_unit_test(kernels_are_launched_while_others_run),
         cmocka_unit_test(a_device_is_entered_and_left_while_it_computes),
         cmocka_unit_test(sums_over_ranks_are_kernels_of_a_device),
+        cmocka_unit_test(a_copy_in_one_memory_goes_between_kernels),
         cmocka_unit_test(no_more_workers_compute_than_there_are_cores),
         cmocka_unit_test(messages_take_their_link_and_no_worker),
         cmocka_unit_test(messages_hide_behind_sums_but_not_behind_copies),
