@@ -75,7 +75,7 @@ def toml(value):
 def write_job(bench, path, keys):
     tables = {}
     for key, value in keys.items():
-        table, name = key.split(".")
+        table, name = key.rsplit(".", 1)
         tables.setdefault(table, []).append(f"{name} = {toml(value)}\n")
     path.write_text("".join(f"[{t}]\n{''.join(lines)}"
                             for t, lines in tables.items()))
@@ -228,10 +228,14 @@ def timed(bench, name, keys, steps, traced=None):
             "metrics": ran.lines()[-LAST:], "said": ran.text[-4000:]}
 
 
+LANES = ("device 0", "into device 0", "out of device 0", "cores", "disk read",
+         "disk write")
+
+
 def at_work(found):
-    """What GPU 0, its links and the cores did in the step that was traced."""
+    """What GPU 0, its links, cores and disks did in the step that was traced."""
     said = []
-    for lane in "device 0", "into device 0", "out of device 0", "cores":
+    for lane in LANES:
         kinds = found["lanes"].get(lane)
         if kinds:
             said.append(f"{lane} {sum(s for _, s in kinds.values()):.3g}")
@@ -364,94 +368,6 @@ def bench_gpu(bench):
             "machine": pathlib.Path(file).read_text()}
 
 
-# --- with less memory ---------------------------------------------------------
-
-def again(layers):
-    """Whole blocks of the first layers are computed again."""
-    return {"recompute.what": "block",
-            "recompute.layers": f"0-{layers - 1}" if layers > 1 else "0"}
-
-
-def fewest_again(bench, keys):
-    """`again` of as few layers as have to be, or None: all are not enough."""
-    few, many = 0, keys["model.layers"]
-    if plan_of(bench, "blocks", {**keys, **again(many)})[0] is None:
-        return None
-    while many - few > 1:
-        some = (few + many) // 2
-        if plan_of(bench, "blocks", {**keys, **again(some)})[0] is None:
-            few = some
-        else:
-            many = some
-    return again(many)
-
-
-def fastest_way(bench, keys):
-    """(keys, seconds, rows): what to compute again and to keep elsewhere, so that
-    a step that goes into the memory is predicted to be the shortest, and how
-    short.
-
-    All activations are more than the link carries meanwhile: 44 GiB each way for
-    each micro-batch of 16 x 1024. Parameters are 3 GiB, and come twice for each;
-    with them elsewhere attention is all that has to be computed again. Where
-    micro-batches are smaller, whole blocks of some layers are less."""
-    ways = [{"recompute.what": "attention", "offload.params": "cpu"},
-            fewest_again(bench, keys)]
-    found = []
-    for way in filter(None, ways):
-        plan, _ = plan_of(bench, "way", {**keys, **way})
-        if plan is not None:
-            found.append((plan["predicted"]["step_seconds"], len(found), way))
-    if not found:
-        raise Failed("dsflow plan: nothing fits")
-    rows = [row("computed again", f"{way['recompute.what']} of layers "
-                f"{way.get('recompute.layers', 'all')}"
-                + ("" if way is min(found)[-1] else ": not taken"),
-                f"{seconds:.3g} s a step") for seconds, _, way in found]
-    return {**keys, **min(found)[-1]}, min(found)[0], rows
-
-
-@knowing_the_gpu
-def offload(bench):
-    """GPT-2 1.5B with a third of the device memory that it needs"""
-    measured = measure_unless_known(bench)
-    keys, steps = {**BATCH_1_5B, **BF16}, 5
-    if bench.small:
-        keys, steps = small_keys(keys), WARMUP + 1
-    # As it was run without a limit, so that losses can be the same.
-    keys, rows = that_fits(bench, "whole", keys)
-    rows = measured + rows
-    plan, why = plan_of(bench, "whole", {**keys, "job.steps": 1})
-    if plan is None:
-        raise Failed(f"dsflow plan: {why}")
-    needs = plan["ranks"][0]["peak_bytes"]["device"]
-    # One micro-batch at a time leaves room for what is not computed again.
-    keys, predicted, ways = fastest_way(bench, {
-        **keys, "job.steps": 1, "batch.in_flight": 1,
-        "memory.device": str(int(needs * (0.75 if bench.small else 1 / 3))),
-        "offload.optimizer": "cpu", "offload.share": "auto"})
-    rows += ways
-    found = timed(bench, "offloaded", keys, steps)
-    rate = found["tokens_per_second"]
-    rows += [row("tokens/s", f"{rate:,.0f}"),
-             row("predicted / measured",
-                 f"{predicted / found['step_seconds']:.2f}"),
-             row("seconds at work", at_work(found)),
-             row("memory", f"{found['planned_bytes']['device'] / needs:.2f} of "
-                 f"{needs / 1e9:.1f} GB")]
-    whole = bench.results.parts.get("gpt2-1.5b", {})
-    if whole.get("tokens_per_second"):
-        share = rate / whole["tokens_per_second"]
-        both = min(len(found["loss"]), len(whole["loss"]))
-        rows.append(row("of the speed without a limit", f"{share:.2f}",
-                        ">= 0.85", None if bench.small else share >= 0.85))
-        rows.append(row(f"{both} losses", "same" if found["loss"][:both] ==
-                        whole["loss"][:both] else "others", "same",
-                        found["loss"][:both] == whole["loss"][:both]))
-    return {"rows": rows, "device_bytes": needs, "predicted": predicted,
-            **found}
-
-
 # --- predictions --------------------------------------------------------------
 
 @knowing_the_gpu
@@ -470,4 +386,8 @@ def predictions(bench):
         rows.append(row(f"{name}, predicted / measured", f"{share:.2f}",
                         "0.90 to 1.10", None if bench.small else
                         abs(share - 1) <= 0.1))
+        share = plan["ranks"][0]["peak_bytes"]["device"] / \
+            ran["metrics"][-1]["peak_bytes"]["device"]
+        rows.append(row(f"{name}, memory, predicted / measured",
+                        f"{share:.4f}", "0.98 to 1.02", abs(share - 1) <= 0.02))
     return {"rows": rows}

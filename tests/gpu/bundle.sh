@@ -74,6 +74,8 @@ grep -Eq '^bench-gpu +dsflow bench gpu --quick +[0-9]+ s' out/table.txt ||
 grep -Eq '^predictions +dsflow bench gpu' out/table.txt && fault "it is, twice"
 grep -Eq '^predictions +gpt2-124m, predicted / measured +[0-9.]+ +0.90' \
     out/table.txt || fault "$(cat log)"
+grep -Eq '^predictions +gpt2-124m, memory, .* measured +1.0000 +0.98.* ok' \
+    out/table.txt || fault "$(cat log)"
 python3 -B -c '
 import types, jobs, machine
 jobs.is_gpu_known = lambda bench: False
@@ -94,6 +96,22 @@ grep -Eq '^offload +computed again +(block|attention) of layers .* s a step' \
     out/table.txt || fault "$(cat log)"
 grep -Eq '^offload +[0-9]+ losses +same +same +ok' out/table.txt ||
     fault "$(cat log)"
+
+# Beside a disk: what it can do by itself is what the step is compared with.
+python3 ./run --only states-nvme > log 2>&1 || fault "$(cat log)"
+grep -Eq '^states-nvme +traffic +[0-9.e-]+ s a step' out/table.txt ||
+    fault "$(cat log)"
+grep -Eq '^states-nvme +of the longer of compute and traffic +[0-9.]+ +<= 1.15' \
+    out/table.txt || fault "$(cat log)"
+grep -Eq '^states-nvme +[0-9]+ losses +same +same +ok' out/table.txt ||
+    fault "$(cat log)"
+grep -Eq '^states-nvme +seconds at work .*disk write [0-9.]+' out/table.txt ||
+    fault "$(cat log)"
+python3 -B -c '
+from memories import traffic
+moved = {"swap_in": 6e9, "swap_out": 2e9}
+assert traffic((2e9, 1e9, True), moved) == 3
+assert traffic((2e9, 1e9, False), moved) == 5' > log 2>&1 || fault "$(cat log)"
 
 # Where the time of a step goes, on the GPU, its links and cores.
 python3 ./run --only llama-7b > log 2>&1 || fault "$(cat log)"
