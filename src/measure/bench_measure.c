@@ -145,8 +145,7 @@ int dsf_bench_gemm(const struct dsf_bench_product *p, unsigned workers,
 
     team.narrow = p->type != DSFLOW_FP32;
     if (team.narrow)
-        team.floats[3] =
-            dsf_product_scratch(p->m, p->n, p->k) / sizeof(float);
+        team.floats[3] = dsf_product_scratch(p->m, p->n, p->k) / sizeof(float);
     status = run_team(&team, workers, &one, err);
     *rate = 2.0 * (double)p->m * (double)p->n * (double)p->k / one;
     return status;
@@ -170,19 +169,30 @@ static void copy_all(const struct team *team, float *const *v)
     memcpy(v[1], v[0], team->floats[0] * sizeof(float));
 }
 
+/* What is written is in the cache already. */
+static void update_all(const struct team *team, float *const *v)
+{
+    dsf_scale(v[0], 0.999F, team->floats[0]);
+}
+
 int dsf_bench_memory(enum dsf_bench_access access, unsigned workers,
                      size_t bytes, double seconds, double *rate,
                      struct dsflow_err *err)
 {
+    static const struct {
+        void (*once)(const struct team *team, float *const *v);
+        unsigned ways; /* to memory and back */
+    } kinds[] = { [DSF_BENCH_READ] = { read_all, 1 },
+                  [DSF_BENCH_WRITE] = { write_all, 1 },
+                  [DSF_BENCH_UPDATE] = { update_all, 2 },
+                  [DSF_BENCH_COPY] = { copy_all, 2 } };
     size_t n = bytes / sizeof(float);
     struct team team = {
-        .once = access == DSF_BENCH_READ    ? read_all
-                : access == DSF_BENCH_WRITE ? write_all
-                                            : copy_all,
+        .once = kinds[access].once,
         .floats = { n, access == DSF_BENCH_COPY ? n : 0 },
         .seconds = seconds,
     };
-    double moved = (double)bytes * (access == DSF_BENCH_COPY ? 2 : 1);
+    double moved = (double)bytes * kinds[access].ways;
     double one;
     int status = run_team(&team, workers, &one, err);
 

@@ -22,7 +22,12 @@ int dsf_bench_gemm(const struct dsf_bench_product *p, unsigned workers,
 
 /* Bytes a second of one of `workers` threads, each on memory of its own that no
  * cache holds. */
-enum dsf_bench_access { DSF_BENCH_READ, DSF_BENCH_WRITE, DSF_BENCH_COPY };
+enum dsf_bench_access {
+    DSF_BENCH_READ,
+    DSF_BENCH_WRITE,
+    DSF_BENCH_UPDATE, /* read, and written where it was */
+    DSF_BENCH_COPY
+};
 int dsf_bench_memory(enum dsf_bench_access access, unsigned workers,
                      size_t bytes, double seconds, double *rate,
                      struct dsflow_err *err);

@@ -110,7 +110,7 @@ static int measure_memory(const struct dsf_limits *how, const char *name,
                           double seconds, struct dsf_limit *limit,
                           struct dsflow_err *err)
 {
-    static const char *const names[] = { "read", "write", "copy" };
+    static const char *const names[] = { "read", "write", "update", "copy" };
     struct touching x = { .access = access, .bytes = bytes };
 
     *limit = (struct dsf_limit){ .what = names[access] };

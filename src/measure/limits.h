@@ -29,7 +29,8 @@ struct dsf_limits {
  */
 int dsf_limits_gemm(const struct dsf_limits *how, struct dsf_machine_model *m,
                     struct dsflow_err *err);
-/* Reading, writing and copying of more than caches hold; the last counts. */
+/* Reading, writing, updating and copying of more than caches hold; the last
+ * counts. */
 int dsf_limits_memory(const struct dsf_limits *how, struct dsf_machine_model *m,
                       struct dsflow_err *err);
 /* Copies between ranks of one memory: what a link gives, should it be split. */

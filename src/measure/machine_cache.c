@@ -46,27 +46,36 @@ static char *name_of(const struct dsf_machine *machine)
                          machine->cores == 1 ? "" : "s", machine->isa);
 }
 
-struct copying {
+struct touching {
+    enum dsf_bench_access access;
     unsigned cores;
     double seconds;
 };
 
-static int copy_there(void *user, void *rate, struct dsflow_err *err)
+static int touch_there(void *user, void *rate, struct dsflow_err *err)
 {
-    const struct copying *how = user;
+    const struct touching *how = user;
 
-    return dsf_bench_memory(DSF_BENCH_COPY, how->cores, 64 << 20, how->seconds,
+    return dsf_bench_memory(how->access, how->cores, 64 << 20, how->seconds,
                             rate, err);
 }
 
-/* Apart, as what it takes is not to count in what the run after it has used. */
-static int copy_memory(void *user, double seconds, double *value,
-                       struct dsflow_err *err)
+static int touch_memory(void *user, double seconds, double *value,
+                        struct dsflow_err *err)
 {
-    const struct dsf_machine *machine = user;
-    struct copying how = { machine->cores, seconds };
+    struct touching *how = user;
 
-    return dsf_apart(copy_there, &how, value, sizeof(*value), err);
+    how->seconds = seconds;
+    return dsf_apart(touch_there, how, value, sizeof(*value), err);
+}
+
+int dsf_machine_measure_memory(const struct dsf_machine *machine,
+                               enum dsf_bench_access access,
+                               struct dsf_measured *out, struct dsflow_err *err)
+{
+    struct touching how = { access, machine->cores, 0 };
+
+    return dsf_measure("memory", touch_memory, &how, 0.12, out, err);
 }
 
 void dsf_machine_measure(const struct dsf_machine *machine,
@@ -87,7 +96,7 @@ void dsf_machine_measure(const struct dsf_machine *machine,
     if (fp32 > 0)
         m->main.fp32 = fp32;
     m->scatter.tasks = dsf_samples_scatter(&samples);
-    dsf_measure("memory", copy_memory, (void *)machine, 0.12, &copy, NULL);
+    dsf_machine_measure_memory(machine, DSF_BENCH_COPY, &copy, NULL);
     m->main.bandwidth = copy.value;
     m->scatter.bandwidth = copy.scatter;
     m->link.bandwidth = m->network.bandwidth = m->main.bandwidth / 2;
@@ -251,9 +260,8 @@ static char *name_disks(const struct dsf_job *job, const char *machine)
 
         stat(nvme->path.v[i], &st); /* dsf_disks_check has found them */
         statfs(nvme->path.v[i], &fs);
-        name = dsf_xasprintf("%s, disk %u:%u of %llx", before,
-                             major(st.st_dev), minor(st.st_dev),
-                             (unsigned long long)fs.f_type);
+        name = dsf_xasprintf("%s, disk %u:%u of %llx", before, major(st.st_dev),
+                             minor(st.st_dev), (unsigned long long)fs.f_type);
         free(before);
     }
     return name;
@@ -297,9 +305,9 @@ static void find_disks(const struct dsf_job *job, struct dsf_machine_model *m)
 {
     struct dsf_machine_model disks;
     char *name = name_disks(job, m->main.name), *path, *again;
-    char *file = dsf_xasprintf(
-        "disk-%016llx.toml",
-        (unsigned long long)XXH3_64bits(name, strlen(name)));
+    char *file =
+        dsf_xasprintf("disk-%016llx.toml",
+                      (unsigned long long)XXH3_64bits(name, strlen(name)));
 
     path = dsf_machine_cache_file(file);
     if (path == NULL || !load_disks(path, name, &disks)) {

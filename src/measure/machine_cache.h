@@ -4,7 +4,9 @@
 #define DSF_MEASURE_MACHINE_CACHE_H
 
 #include "config/job.h"
+#include "measure/bench_measure.h"
 #include "measure/calibrate.h"
+#include "measure/measured.h"
 
 /* $XDG_CACHE_HOME/dsflow/machine.toml, or the same in ~/.cache; NULL where
  * there is neither. Freed by the caller. */
@@ -22,6 +24,14 @@ bool dsf_machine_load(const char *path, const char *name,
 void dsf_machine_measure(const struct dsf_machine *machine,
                          enum dsf_calibration how, struct dsf_machine_model *m);
 
+/* Bytes a second of each core while all of them do this to memory. In a process
+ * of its own, as what it takes is not to count in what the run after it has
+ * used. */
+int dsf_machine_measure_memory(const struct dsf_machine *machine,
+                               enum dsf_bench_access access,
+                               struct dsf_measured *out,
+                               struct dsflow_err *err);
+
 /* Add rates of what computes in bf16 or fp16, and of kinds of task that have
  * none; what is in `m` stays. Returns whether all that was measured is sound.
  */
@@ -37,8 +47,8 @@ int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
 /* Can it be saved there? Folders are made. */
 int dsf_machine_can_save(const char *path, struct dsflow_err *err);
 
-/* What is known of this machine, measured now where nothing is, with these disks
- * and how far apart their figures were: into the file `path`. */
+/* What is known of this machine, measured now where nothing is, with these
+ * disks and how far apart their figures were: into the file `path`. */
 int dsf_machine_save_disk(const struct dsf_machine_disk *disk,
                           const struct dsf_machine_scatter *scatter,
                           const char *path, struct dsflow_err *err);

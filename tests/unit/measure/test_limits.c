@@ -52,7 +52,7 @@ static void copies_count_of_memory_and_links(void **state)
 
     dsf_machine_model_init(&m);
     assert_int_equal(dsf_limits_memory(&how, &m, &err), DSFLOW_OK);
-    assert_int_equal(seen.n, 3);
+    assert_int_equal(seen.n, 4);
     assert_string_equal(seen.last.what, "copy");
     assert_true(m.main.bandwidth == seen.last.all.value);
     assert_true(m.scatter.bandwidth == seen.last.all.scatter);
