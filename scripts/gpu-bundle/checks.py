@@ -173,8 +173,9 @@ SANITIZER = ["--target-processes", "application-only", "--launch-timeout",
 MEMCHECK = ["--tool", "memcheck", "--report-api-errors", "no"]
 
 
-def start_under(bench, tool, title, words, limit, **more):
-    """test_module under compute-sanitizer."""
+def start_under(bench, tool, title, words, limit, program="test_module",
+                **more):
+    """A test under compute-sanitizer."""
     # A buffer ends where its allocation does.
     env = dict(machine.environment(preload=False), DSFLOW_TESTS_EDGE="0", **more)
     # Races are looked for in kernels of ours: others take their time, too.
@@ -184,16 +185,22 @@ def start_under(bench, tool, title, words, limit, **more):
     return bench.run(title, [machine.sanitizer(),
                              *options.get(tool, ["--tool", tool]), *SANITIZER,
                              "--error-exitcode", "9",
-                             machine.program("test_module"), *words],
+                             machine.program(program), *words],
                      limit, env, hangs=False)
+
+
+# Who has a fault that the tool is to find, by this name.
+PLANTED = {"memcheck": ("test_module", "planted"),
+           "racecheck": ("planted", "race"), "initcheck": ("planted", "init")}
 
 
 def planted(bench, tool):
     """Does it see a fault that is there? A row, and what is wrong."""
-    if tool != "memcheck":
+    program, fault = PLANTED[tool]
+    if not machine.program(program).exists():
         return row(f"{tool} sees a planted fault", "not shown"), None
-    ended = start_under(bench, tool, f"{tool} planted", ["planted"],
-                        0.3 * bench.left())
+    ended = start_under(bench, tool, f"{tool} planted", [fault],
+                        0.3 * bench.left(), program)
     n = errors_of(ended.text)
     good = bool(n) and bool(told_of(ended.text))
     return (row(f"{tool} sees a planted fault",

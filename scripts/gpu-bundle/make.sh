@@ -34,8 +34,8 @@ put()
 
 rm -rf -- "$folder"
 mkdir -p "$folder/bin" "$folder/lib" "$folder/text"
-for program in dsflow tests/gpu/test_module tests/bench/gpu_speeds \
-    tests/bench/gpu_products; do
+for program in dsflow tests/gpu/test_module tests/gpu/planted \
+    tests/bench/gpu_speeds tests/bench/gpu_products; do
     put 755 "$build/$program" "$folder/bin/${program##*/}"
 done
 put 644 "$build/.libs/dsflow-cuda.so" "$folder/lib/dsflow-cuda.so"

@@ -239,7 +239,7 @@ cat > tools/compute-sanitizer <<'TOOL'
 while [ $# -gt 1 ] && [ "${1##*/bin/}" = "$1" ]; do shift; done
 [ -x "$1" ] || exit 1
 case $2,$3,$4 in
-planted,,) [ -e sees ] && echo "========= Invalid __global__ write of size 4 bytes"
+planted,, | race,, | init,,) [ -e sees ] && echo "========= Invalid __global__ write of size 4 bytes"
    echo "========= ERROR SUMMARY: $([ -e sees ] && echo 2 || echo 0) errors" ;;
 sides,--here,) echo "========= ERROR SUMMARY: 0 errors" ;;
 *) echo "========= Invalid __global__ read of size 4 bytes"
