@@ -296,6 +296,7 @@ static void train_step(struct step *s, dsflow_program program)
     dsflow_data_id loss;
 
     s->program = program;
+    s->trains = true;
     s->coded = program != DSFLOW_STEP && !s->freezing &&
                s->kind == DSF_ZEROONE_VARIANCE;
     dsf_step_stand_aside(s);
@@ -327,7 +328,7 @@ static void eval_step(struct step *s)
     dsflow_data_id *losses = dsf_xcalloc(n, sizeof(*losses));
 
     s->program = dsflow_graph_add_program(s->g, "eval");
-    s->coded = false;
+    s->trains = s->coded = false;
     s->kind = DSF_ZEROONE_VARIANCE;
     s->pass = DSFLOW_FORWARD;
     stand_at(s, 0, 0);

@@ -146,10 +146,8 @@ dsflow_data_id dsf_step_on_port(struct step *s, int l, unsigned i, unsigned p,
     case DSFLOW_FROM_LOSS:
         return s->loss;
     case DSFLOW_FROM_CONTROL:
-        return dsf_is_scaled(&s->scale) &&
-                       (s->program == DSFLOW_STEP || s->coded)
-                   ? s->control
-                   : dsf_no_data();
+        return dsf_is_scaled(&s->scale) && s->trains ? s->control
+                                                     : dsf_no_data();
     default:
         return dsf_no_data();
     }

@@ -66,6 +66,7 @@ struct step {
 
     /* Where the tasks that are being emitted stand. */
     dsflow_program program;
+    bool trains;   /* not an evaluation */
     bool coded;    /* a step of 1-bit Adam or LAMB that sends momenta */
     bool freezing; /* the last one of 1-bit LAMB before these */
     enum dsf_zeroone_kind kind; /* of 0/1 Adam; else that of a plain step */

@@ -72,6 +72,22 @@ grep -q "^step .* all other steps" plan && grep -q "^freezing .* step 4" plan &&
 [ $? -eq 2 ] && grep -q "onebit_lamb.factor_min: 5: expected at most onebit_lamb.factor_max, 4" err ||
     fault "limits: $(cat err)"
 
+# near STEP RUN OTHER: the norms of both in that step.
+near() {
+    python3 - "$@" << 'END' || fault "norms of step $1 in $2 and $3: $(tail -n 11 "$3/metrics.jsonl")"
+import json, sys
+norms = [[step["grad_norm"] for step in map(json.loads, open(f"{run}/metrics.jsonl"))
+          if step["step"] == int(sys.argv[1]) and "loss" in step][0] for run in sys.argv[2:]]
+sys.exit(not abs(norms[0] - norms[1]) < 0.1 * norms[0])
+END
+}
+
+# Losses are scaled in the last step before the freeze, too.
+run half $lamb --set precision.compute=fp16 --executor serial
+for step in 1 4; do
+    near $step lamb half
+done
+
 # Its tensors have one scale on tensor ranks, too; a stop goes on with another number of these.
 on_meshes "$lamb --set mesh.tensor=2" "--set mesh.data=2 --set zero.stage=2" \
     "--set mesh.pipeline=2"
