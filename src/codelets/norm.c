@@ -76,7 +76,8 @@ static void clip_cpu(const struct dsflow_call *call)
     bool bad, helps;
     double ratio;
 
-    c->norm = sqrt(*(const double *)call->bufs[0].ptr) / c->loss_scale;
+    c->norm = sqrt(*(const double *)call->bufs[0].ptr) /
+              (a->unscaled ? 1 : c->loss_scale);
     ratio = a->limit / (c->norm + 1e-6);
     c->scale = (a->limit > 0 && ratio < 1 ? ratio : 1) / c->loss_scale;
     bad = !isfinite(c->norm) || !isfinite(loss);

@@ -382,6 +382,7 @@ static struct dsf_clip_args clip_args(const struct step *s)
         .limit = s->coded ? 0 : job->optimizer.clip,
         .nonfinite =
             waits(s) ? of_key[job->train.on_nonfinite] : DSF_NONFINITE_KEEP,
+        .unscaled = s->coded,
         .scale = s->scale,
     };
 }

@@ -57,7 +57,7 @@ struct dsf_square_args {
  *   where out is fresh. (no arguments) */
 
 /* clip                     { norm2 R, loss R, control RW, scaler RW? }
- *   norm = sqrt(norm2) / loss_scale; scale = (limit > 0 ?
+ *   norm = sqrt(norm2) / (unscaled ? 1 : loss_scale); scale = (limit > 0 ?
  *   min(1, limit / (norm + 1e-6)) : 1) / loss_scale
  *   (torch.nn.utils.clip_grad_norm_); skip, where norm or loss is not finite;
  *   the loss scale of the next step. */
@@ -70,7 +70,7 @@ enum dsf_nonfinite {
 struct dsf_clip_args {
     double limit;
     int32_t nonfinite; /* enum dsf_nonfinite */
-    int32_t zero;      /* no padding: equal arguments have equal bytes */
+    int32_t unscaled;  /* norm2 is of momenta, which no loss scale is in */
     struct dsf_loss_scale scale; /* that of `begin` */
 };
 
