@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "codelets/call.h"
-#include "codelets/portion.h"
+#include "tasks/portion.h"
 
 #include <stdlib.h>
 
@@ -18,15 +18,17 @@ static size_t in_pages(size_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* What the task has to do with of its data. A transfer of a disk is of all. */
 static struct dsf_portion part_of(const struct dsf_exec_call *call, unsigned p)
 {
-    return call->by == DSF_BY_DISK
-               ? (struct dsf_portion){ 0,
-                                       dsf_exec_size(call->exec,
-                                                     call->task->data[p].i),
-                                       false }
-               : dsf_portion_of(call->exec->graph, call->task, p);
+    return dsf_portion_of(call->exec->graph, call->task, p);
+}
+
+/* A transfer of a disk is of all. */
+static size_t room_for(const struct dsf_exec_call *call, unsigned p)
+{
+    return in_pages(call->by == DSF_BY_DISK
+                        ? dsf_exec_size(call->exec, call->task->data[p].i)
+                        : part_of(call, p).bytes);
 }
 
 /* Bytes that the task has to do with of data that is on devices. */
@@ -36,7 +38,7 @@ static size_t staged_bytes(const struct dsf_exec_call *call)
 
     for (unsigned p = 0; p < call->task->ndata; p++)
         if (call->exec->on[call->task->data[p].i] != NULL)
-            bytes += in_pages(part_of(call, p).bytes);
+            bytes += room_for(call, p);
     return bytes;
 }
 
@@ -174,7 +176,7 @@ static char *near(const struct dsf_staged *s, unsigned p)
 
     for (unsigned i = 0; i < p; i++)
         if (exec->on[s->call->task->data[i].i] != NULL)
-            at += in_pages(part_of(s->call, i).bytes);
+            at += room_for(s->call, i);
     return at;
 }
 
@@ -188,8 +190,8 @@ static void end_one(void *user)
     }
 }
 
-/* Copy what the task has of devices with this access. */
-static void carry(struct dsf_staged *s, unsigned access, bool in)
+/* Copy what the task has of devices. */
+static void carry(struct dsf_staged *s, bool in)
 {
     struct dsflow_exec *exec = s->call->exec;
     const struct dsflow_task_spec *t = s->call->task;
@@ -199,7 +201,7 @@ static void carry(struct dsf_staged *s, unsigned access, bool in)
         const struct dsf_portion part = part_of(s->call, p);
 
         if (exec->on[t->data[p].i] == NULL ||
-            !(dsflow_task_access(t, p) & access) || (part.anew && !in))
+            !(in ? part.taken_back && !s->skipped : part.brought))
             continue;
         atomic_fetch_add(&s->left, 1);
         dsf_exec_copy(exec, t->data[p].i, part.at, part.bytes, near(s, p), in,
@@ -210,7 +212,7 @@ static void carry(struct dsf_staged *s, unsigned access, bool in)
 
 static void fetch(struct dsf_stage_wait *wait)
 {
-    carry((struct dsf_staged *)wait, DSFLOW_R, false);
+    carry((struct dsf_staged *)wait, false);
 }
 
 void dsf_exec_staged_fetch(struct dsf_staged *s, dsf_ended_fn ended, void *user)
@@ -273,5 +275,5 @@ void dsf_exec_staged_return(struct dsf_staged *s, dsf_ended_fn ended,
     *r = (struct returned){ s, ended, user };
     s->ended = end_return;
     s->user = r;
-    carry(s, s->skipped ? 0 : DSFLOW_W, true);
+    carry(s, true);
 }

@@ -13,10 +13,10 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "codelets/portion.h"
 #include "graph/task.h"
 #include "machine/machine.h"
 #include "machine/schedulers.h"
+#include "tasks/portion.h"
 
 #include <limits.h>
 #include <stdatomic.h>

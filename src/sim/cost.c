@@ -257,8 +257,9 @@ static double host_seconds(const struct dsf_cost_model *model,
     struct dsf_work work = dsf_work_of(g, t);
     double cores = cores_of_node(model);
     double memory = work.bytes * cores / m->host_bandwidth;
-    double wires =
-        dsf_staged_bytes(g, t) * cores / ranks_of_node(model) / m->host_link;
+    struct dsf_staged_bytes staged = dsf_staged_bytes(g, t);
+    double wires = longer(staged.brought, staged.taken_back) * cores /
+                   ranks_of_node(model) / m->host_link;
     double kernel = rate != NULL ? dsf_rate_seconds(rate, &work) : 0;
 
     return m->overhead + longer(kernel, longer(memory, wires));

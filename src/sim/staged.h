@@ -4,9 +4,12 @@
 
 #include <dsflow/graph.h>
 
-/* Bytes that are brought to it or taken back, whichever are more: there is a
- * way for each. */
-double dsf_staged_bytes(const struct dsflow_graph *g,
-                        const struct dsflow_task_spec *t);
+/* Bytes that go over the link, which has a way for each. Among them are the few
+ * that the executor keeps in main memory, as cores write them: `control`. */
+struct dsf_staged_bytes {
+    double brought, taken_back;
+};
+struct dsf_staged_bytes dsf_staged_bytes(const struct dsflow_graph *g,
+                                         const struct dsflow_task_spec *t);
 
 #endif

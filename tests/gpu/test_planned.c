@@ -4,11 +4,11 @@
 #include "same/trial.h"
 
 #include "base/alloc.h"
-#include "codelets/portion.h"
 #include "exec/cuda_module.h"
 #include "exec/exec_memory.h"
 #include "graph/task.h"
 #include "policies/processes.h"
+#include "tasks/portion.h"
 #include "tune/budget.h"
 
 #include "lib/test.h"
@@ -118,7 +118,7 @@ static size_t add_updates(const struct trial *t, size_t *bytes, size_t *most)
             struct dsf_portion part = dsf_portion_of(t->graph, task, p);
 
             bytes[task->data[p].i] += part.bytes;
-            anew += part.anew;
+            anew += part.taken_back && !part.brought;
             if (dsf_nth_data(t->graph, task->data[p].i)->tier ==
                     DSFLOW_DEVICE &&
                 part.bytes > *most)

@@ -15,6 +15,7 @@ struct emulated_runtime_counts {
     uint64_t pinned, most_pinned; /* bytes of main memory */
     uint64_t peers; /* pairs of GPUs that may reach each other's memory */
     uint64_t copies, launches; /* copies: and fillings */
+    uint64_t bytes_in, bytes_out; /* copied from main memory, and into it */
     uint64_t used[EMULATED_MOST_GPUS], peak[EMULATED_MOST_GPUS]; /* bytes */
 };
 

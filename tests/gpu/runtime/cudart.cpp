@@ -40,12 +40,12 @@ counting &all_counts()
     return c;
 }
 
-void count(uint64_t emulated_runtime_counts::*what)
+void count(uint64_t emulated_runtime_counts::*what, uint64_t more)
 {
     counting &c = all_counts();
     std::lock_guard<std::mutex> guard(c.lock);
 
-    c.counts.*what += 1;
+    c.counts.*what += more;
 }
 
 } // namespace emulated
@@ -339,13 +339,22 @@ static bool overlap(const void *to, const void *from, size_t bytes)
     return (a < b ? b - a : a - b) < bytes;
 }
 
+static void count_copy(size_t bytes, int to_owner, int from_owner)
+{
+    count(&emulated_runtime_counts::copies);
+    if (to_owner < 0 && from_owner >= 0)
+        count(&emulated_runtime_counts::bytes_out, bytes);
+    if (to_owner >= 0 && from_owner < 0)
+        count(&emulated_runtime_counts::bytes_in, bytes);
+}
+
 static cudaError_t enqueue_copy(void *to, const void *from, size_t bytes,
                                 int to_owner, int from_owner, stream *s)
 {
     if (to_owner == NOBODYS || from_owner == NOBODYS ||
         overlap(to, from, bytes))
         return note(cudaErrorInvalidValue);
-    count(&emulated_runtime_counts::copies);
+    count_copy(bytes, to_owner, from_owner);
     s->add([=] { memcpy(to, from, bytes); }, true);
     if (to_owner == PAGEABLE || from_owner == PAGEABLE) {
         count(&emulated_runtime_counts::unpinned);
@@ -373,7 +382,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_apart, const void *from,
     if (rows == 0 || bytes > to_apart || bytes > from_apart ||
         to_owner == NOBODYS || from_owner == NOBODYS)
         return note(cudaErrorInvalidValue);
-    count(&emulated_runtime_counts::copies);
+    count_copy(rows * bytes, to_owner, from_owner);
     of(s)->add(
         [=] {
             for (size_t row = 0; row < rows; row++)

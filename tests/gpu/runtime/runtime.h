@@ -41,7 +41,7 @@ struct counting {
     size_t kernels[MOST_GPUS]; /* bytes that are theirs */
 };
 counting &all_counts();
-void count(uint64_t emulated_runtime_counts::*what);
+void count(uint64_t emulated_runtime_counts::*what, uint64_t more = 1);
 
 /* --- memory.cpp ----------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /* portion.c - what updates in pieces, and what casts for them, have to do with:
- * a piece of a unit whose gradient and parameters are whole. */
-#include "codelets/portion.h"
+ * a piece of a unit whose gradient and parameters are whole. The executor
+ * carries by this, and predictions count by it. */
+#include "tasks/portion.h"
 
 #include "tasks/args.h"
 #include "tasks/components.h"
@@ -8,7 +9,7 @@
 
 struct numbers {
     int64_t at, elems;
-    bool anew;
+    bool anew; /* all of them are written, and none is read */
 };
 
 /* optimizer.h: { control, grad, param, states … }, and states begin with the
@@ -44,7 +45,9 @@ struct dsf_portion dsf_portion_of(const struct dsflow_graph *g,
 {
     const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[i]);
     const enum dsflow_dtype dtype = (enum dsflow_dtype)d->dtype;
-    struct dsf_portion part = { 0, d->bytes, false };
+    const unsigned access = dsflow_task_access(t, i);
+    struct dsf_portion part = { 0, d->bytes, (access & DSFLOW_R) != 0,
+                                (access & DSFLOW_W) != 0 };
     const unsigned port = dsflow_task_port(t, i);
     struct numbers n;
 
@@ -55,6 +58,6 @@ struct dsf_portion dsf_portion_of(const struct dsflow_graph *g,
         return part;
     part.at = dsflow_dtype_bytes(dtype, n.at);
     part.bytes = dsflow_dtype_bytes(dtype, n.elems);
-    part.anew = n.anew;
+    part.brought = part.brought && !n.anew;
     return part;
 }

@@ -1,14 +1,15 @@
 /* portion.h - the numbers that a task works on, of data that has others beside
- * them. */
-#ifndef DSF_CODELETS_PORTION_H
-#define DSF_CODELETS_PORTION_H
+ * them; and which of them go to who works elsewhere, and come back. */
+#ifndef DSF_TASKS_PORTION_H
+#define DSF_TASKS_PORTION_H
 
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
 struct dsf_portion {
     size_t at, bytes; /* in the data */
-    bool anew;        /* all of them are written, and none is read */
+    bool brought;     /* before the task; not what it only writes */
+    bool taken_back;  /* behind it */
 };
 
 /* Of the task's data[i]. It is all of it where nothing else is known. */
