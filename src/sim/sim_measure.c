@@ -96,6 +96,24 @@ static void find_bound(const struct sim *s, const struct dsf_timeline *lanes,
     free(did);
 }
 
+static int by_start(const void *a, const void *b, void *user)
+{
+    const struct sim *s = user;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    if (s->start[x] != s->start[y])
+        return s->start[x] < s->start[y] ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+/* What a device is given begins when it is launched: after what others begin
+ * meanwhile. */
+static void sort_begun(struct sim *s)
+{
+    if (s->launcher != NULL)
+        qsort_r(s->order, s->nbegun, sizeof(*s->order), by_start, s);
+}
+
 /* What began at `when` or later, by its place in s->order. */
 static uint32_t find_begun(const struct sim *s, double when)
 {
@@ -373,6 +391,7 @@ void dsf_sim_measure(struct sim *s, struct dsf_sim_result *result,
     struct dsf_timeline *lanes = timeline != NULL ? timeline : &own;
 
     result->step_seconds = end - begun;
+    sort_begun(s);
     find_critical(s, result);
     name_lanes(s, lanes);
     find_bound(s, lanes, result, &all);

@@ -790,6 +790,45 @@ static double launched(size_t bytes, bool told)
     return took;
 }
 
+/* gpu    ....kkkkkk   it is the first that is ready; the launch takes 4
+ * core   hh........
+ * link   sss.......   2 of 3 are hidden */
+static void what_waits_for_its_launch_hides_in_its_time(void **state)
+{
+    for (int last = 0; last < 2; last++) {
+        struct dsflow_graph *g = dsflow_graph_new();
+        struct at at = { 0, 0, 0 };
+        struct dsf_sim_spec spec = { .nranks = 1,
+                                     .workers = 1,
+                                     .links = true,
+                                     .two_way = true,
+                                     .host_cores = 1,
+                                     .launch = 4,
+                                     .steps = 1,
+                                     .cost = bytes_of_first };
+        dsflow_data_id on = data_at(g, 6, DSFLOW_DEVICE);
+        dsflow_data_id near = data_at(g, 2, DSFLOW_HOST);
+        struct dsf_timeline timeline = { 0 };
+        struct dsf_sim_result r;
+        uint32_t kernel = 0;
+
+        for (int i = 0; i < 2; i++)
+            if (i == last)
+                kernel = task(g, &bump, at, 1, &on);
+            else
+                task(g, &bump, at, 1, &near);
+        task(g, &take, at, 2,
+             (dsflow_data_id[]){ data_at(g, 3, DSFLOW_DEVICE),
+                                 data_at(g, 3, DSFLOW_HOST) });
+        r = simulate(g, &spec, &timeline);
+        check_span(&timeline, kernel, "device 0", 4, 10);
+        assert_true(r.comm_seconds == 3 && r.hidden == 2.0 / 3);
+        dsf_sim_result_fini(&r);
+        dsf_timeline_fini(&timeline);
+        dsflow_graph_free(g);
+    }
+}
+
 static void kernels_are_launched_while_others_run(void **state)
 {
     assert_true(launched(6, false) == 4 + 3 * 6);
@@ -1195,6 +1234,7 @@ int main(void)
         cmocka_unit_test(ranks_of_a_node_share_its_disk),
         cmocka_unit_test(beside_a_gpu_swaps_use_its_link_and_updates_the_cores),
         cmocka_unit_test(kernels_are_launched_while_others_run),
+        cmocka_unit_test(what_waits_for_its_launch_hides_in_its_time),
         cmocka_unit_test(a_device_is_entered_and_left_while_it_computes),
         cmocka_unit_test(sums_over_ranks_are_kernels_of_a_device),
         cmocka_unit_test(a_copy_in_one_memory_goes_between_kernels),
