@@ -71,29 +71,21 @@ static struct dsf_kind_use *kind_of(struct dsf_account *a,
     return &a->kinds[a->nkinds++];
 }
 
+/* Is it of the steps that count? Of a run, transfers do not say. */
 static bool counts(const struct dsf_account *a, const struct dsf_span *span)
 {
-    return span->kind == DSF_SPAN_TASK &&
-           dsf_task_of(a, span)->program == DSFLOW_STEP &&
+    return (span->kind == DSF_SPAN_TRANSFER ||
+            dsf_task_of(a, span)->program == DSFLOW_STEP) &&
            span->step >= a->steps.from && span->step < a->steps.to;
 }
 
-/* The part of a span between the start and the end of the steps. */
-static struct dsf_span cut(const struct dsf_account *a,
-                           const struct dsf_span *s)
-{
-    struct dsf_span part = *s;
-
-    part.start = fmax(s->start, a->steps.start);
-    part.end = fmax(part.start, fmin(s->end, a->steps.end));
-    return part;
-}
-
+/* Seconds of a span between the start and the end of the steps. */
 static double within(const struct dsf_account *a, const struct dsf_span *span)
 {
-    struct dsf_span part = cut(a, span);
+    double start = fmax(span->start, a->steps.start);
+    double end = fmin(span->end, a->steps.end);
 
-    return part.end - part.start;
+    return end > start ? end - start : 0;
 }
 
 static void add_to_kind(struct dsf_account *a, const struct dsf_span *span)
@@ -239,16 +231,21 @@ static void find_hidden(struct dsf_account *a)
     const struct dsf_timeline *t = &a->trace->timeline;
     struct dsf_hiding hiding;
 
-    dsf_hiding_init(&hiding, t, a->nranks);
+    dsf_hiding_init(&hiding, t, a->nranks, a->steps.start, a->steps.end);
     for (size_t i = 0; i < t->n; i++)
         if (!dsf_moves(a, &t->v[i]))
             dsf_hiding_work(&hiding, dsf_rank_of(a, &t->v[i]), &t->v[i]);
     for (size_t i = 0; i < t->n; i++) {
-        const struct dsf_span *s = &t->v[i], part = cut(a, s);
-        bool of_none = s->kind == DSF_SPAN_TRANSFER && s->rank < 0;
+        const struct dsf_span *s = &t->v[i];
+        bool task = s->kind == DSF_SPAN_TASK;
+        int rank = task || s->rank >= 0 ? dsf_rank_of(a, s) : DSFLOW_ANYWHERE;
 
-        if (dsf_moves(a, s))
-            dsf_hiding_move(&hiding, of_none ? -1 : dsf_rank_of(a, s), &part);
+        if (!dsf_moves(a, s))
+            continue;
+        if (task || a->trace->facts.simulated)
+            dsf_hiding_move(&hiding, rank, s, counts(a, s));
+        else
+            dsf_hiding_part(&hiding, rank, s);
     }
     a->hidden = dsf_hiding_end(&hiding);
 }

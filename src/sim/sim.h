@@ -79,7 +79,7 @@ struct dsf_sim_result {
     double sent_hidden;      /* share of it during which the process that is
                                 sent to computes */
     bool by_network;         /* the bound is a link, that of the network */
-    double io_seconds;       /* during which disks read or write: of all */
+    double io_seconds;       /* of its time: disks read or write; of all */
     double io_hidden;        /* share of it during which some rank computes */
     unsigned nranks;
     double *busy;            /* by rank: seconds on workers */

@@ -150,34 +150,43 @@ static int rank_of(const struct sim *s, const struct dsf_timeline *lanes,
     return rank >= 0 ? rank : lanes->lanes[s->lane[x]].rank;
 }
 
-/* What may hide something in [from, to]: there are many instances, and few that
- * are looked at stand together in memory. */
-static void hide_behind(const struct sim *s, struct dsf_hiding *hiding,
-                        const struct dsf_timeline *lanes, const bool *carries,
-                        double from, double to)
+/* What hides something in [from, to], and then what moves there: there are many
+ * instances, and few that are looked at stand together in memory. */
+static void hide(const struct sim *s, struct dsf_hiding *hiding,
+                 const struct dsf_timeline *lanes, const bool *carries,
+                 double from, double to)
 {
+    uint32_t begin = find_begun(s, from - longest_of(s));
     uint32_t end = find_begun(s, to);
 
-    for (uint32_t i = find_begun(s, from - longest_of(s)); i < end; i++) {
+    for (uint32_t i = begin; i < end; i++) {
         uint32_t x = s->order[i];
         const struct dsf_span span = span_of(s, x);
 
         if (!carries[dsf_sim_of(s, x)])
             dsf_hiding_work(hiding, rank_of(s, lanes, x), &span);
     }
+    for (uint32_t i = begin; i < end; i++) {
+        uint32_t x = s->order[i];
+        const struct dsf_span span = span_of(s, x);
+
+        if (carries[dsf_sim_of(s, x)])
+            dsf_hiding_move(hiding, rank_of(s, lanes, x), &span,
+                            is_reported(s, x));
+    }
 }
 
-/* Of what moves data in the step, whoever does it. */
+/* Of what moves data in the step, which takes [begun, end]. */
 static void find_hidden(const struct sim *s, const struct dsf_timeline *lanes,
-                        struct dsf_sim_result *result)
+                        double begun, double end, struct dsf_sim_result *result)
 {
     uint32_t first = s->reported * s->ntasks;
     bool *carries = dsf_xcalloc((size_t)s->ntasks + 1, sizeof(*carries));
-    double from = INFINITY, to = 0;
+    double from = s->ndisks > 0 ? begun : INFINITY;
+    double to = s->ndisks > 0 ? end : 0;
     struct dsf_hiding hiding;
     struct dsf_hidden hidden;
 
-    dsf_hiding_init(&hiding, lanes, s->spec->nranks);
     for (uint32_t i = 0; i < s->ntasks; i++) {
         carries[i] = dsf_task_carries(dsf_sim_task(s, i));
         if (carries[i]) {
@@ -185,16 +194,8 @@ static void find_hidden(const struct sim *s, const struct dsf_timeline *lanes,
             to = fmax(to, dsf_sim_end(s, first + i));
         }
     }
-    hide_behind(s, &hiding, lanes, carries, from, to);
-    for (uint32_t i = find_begun(s, from), n = find_begun(s, to); i < n; i++) {
-        uint32_t x = s->order[i];
-        struct dsf_span span;
-
-        if (!is_reported(s, x) || !carries[dsf_sim_of(s, x)])
-            continue;
-        span = span_of(s, x);
-        dsf_hiding_move(&hiding, rank_of(s, lanes, x), &span);
-    }
+    dsf_hiding_init(&hiding, lanes, s->spec->nranks, begun, end);
+    hide(s, &hiding, lanes, carries, from, to);
     free(carries);
     hidden = dsf_hiding_end(&hiding);
     result->hidden = hidden.comm > 0 ? hidden.comm_hidden / hidden.comm : 0;
@@ -212,7 +213,7 @@ static void find_sent(const struct sim *s, struct dsf_sim_result *result)
     struct dsf_hidden hidden;
 
     dsf_timeline_add_lane(&none, DSF_LANE_LINK, DSFLOW_ANYWHERE, "messages");
-    dsf_hiding_init(&hiding, &none, (unsigned)all->n);
+    dsf_hiding_init(&hiding, &none, (unsigned)all->n, 0, 0);
     for (uint32_t x = s->reported * s->ntasks, n = x + s->ntasks; x < n; x++)
         if (dsf_sim_is_message(s, x)) {
             from = fmin(from, s->start[x]);
@@ -235,8 +236,9 @@ static void find_sent(const struct sim *s, struct dsf_sim_result *result)
                                        .end = dsf_sim_free(s, x) };
 
         if (is_reported(s, x) && dsf_sim_is_message(s, x))
-            dsf_hiding_move(
-                &hiding, dsf_process_of(all, dsf_sim_task(s, x)->rank), &span);
+            dsf_hiding_move(&hiding,
+                            dsf_process_of(all, dsf_sim_task(s, x)->rank),
+                            &span, true);
     }
     hidden = dsf_hiding_end(&hiding);
     dsf_timeline_fini(&none);
@@ -399,7 +401,7 @@ void dsf_sim_measure(struct sim *s, struct dsf_sim_result *result,
      * it; in the long run none is faster than the bound. */
     if (result->step_seconds < result->bound_seconds)
         result->step_seconds = result->bound_seconds;
-    find_hidden(s, lanes, result);
+    find_hidden(s, lanes, begun, end, result);
     if (s->wire != NULL)
         find_sent(s, result);
     find_holders(s, begun, result);

@@ -3,17 +3,20 @@
 
 #include "base/alloc.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* The two directions of a disk are lanes that follow each other. */
 void dsf_hiding_init(struct dsf_hiding *h, const struct dsf_timeline *lanes,
-                     unsigned nranks)
+                     unsigned nranks, double start, double end)
 {
     unsigned n = 0;
 
     memset(h, 0, sizeof(*h));
     h->nranks = nranks;
+    h->start = start;
+    h->end = end;
     h->disk_of = dsf_xcalloc(lanes->nlanes + 1, sizeof(*h->disk_of));
     for (unsigned l = 0; l < lanes->nlanes; l++)
         if (lanes->lanes[l].kind == DSF_LANE_DISK)
@@ -33,8 +36,7 @@ void dsf_hiding_work(struct dsf_hiding *h, int rank,
     dsf_cover_add(&h->work[h->nranks], span);
 }
 
-void dsf_hiding_move(struct dsf_hiding *h, int rank,
-                     const struct dsf_span *span)
+static void add(struct dsf_hiding *h, int rank, const struct dsf_span *span)
 {
     unsigned disk = h->disk_of[span->lane];
 
@@ -48,6 +50,25 @@ void dsf_hiding_move(struct dsf_hiding *h, int rank,
     h->sum.comm_hidden +=
         dsf_cover_overlap(&h->work[rank < 0 ? h->nranks : (unsigned)rank],
                           span->start, span->end);
+}
+
+void dsf_hiding_part(struct dsf_hiding *h, int rank,
+                     const struct dsf_span *span)
+{
+    struct dsf_span part = *span;
+
+    part.start = fmax(part.start, h->start);
+    part.end = fmin(part.end, h->end);
+    add(h, rank, &part);
+}
+
+void dsf_hiding_move(struct dsf_hiding *h, int rank,
+                     const struct dsf_span *span, bool counts)
+{
+    if (h->disk_of[span->lane] > 0)
+        dsf_hiding_part(h, rank, span);
+    else if (counts)
+        add(h, rank, span);
 }
 
 struct dsf_hidden dsf_hiding_end(struct dsf_hiding *h)

@@ -33,19 +33,29 @@ struct dsf_hidden {
 
 struct dsf_hiding {
     unsigned nranks, ndisks;
+    double start, end;       /* of the steps that are asked for */
     struct dsf_cover *work;  /* by rank: computes; nranks: some rank does */
     struct dsf_cover *disks; /* by disk: both directions at once count once */
     uint16_t *disk_of;       /* by lane: + 1; 0: no disk */
     struct dsf_hidden sum;
 };
 
+/* Of steps that take the time from `start` to `end`. */
 void dsf_hiding_init(struct dsf_hiding *h, const struct dsf_timeline *lanes,
-                     unsigned nranks);
-/* First all that computes, then all that moves data, both in order of start. A
- * rank below 0 is none: all of them hide what it moves. */
+                     unsigned nranks, double start, double end);
+/* First all that computes, then all that moves data, both in order of start and
+ * whichever step it is of. A rank below 0 is none: all of them hide what it
+ * moves. */
 void dsf_hiding_work(struct dsf_hiding *h, int rank,
                      const struct dsf_span *span);
+/* `counts`: it is moved for a step that is asked for. All of that counts, also
+ * what is late. But of disks, what they do between start and end: where one
+ * reads for a step while it writes for the step before, neither has that time
+ * for itself. */
 void dsf_hiding_move(struct dsf_hiding *h, int rank,
+                     const struct dsf_span *span, bool counts);
+/* It is not known for which step: the part between start and end counts. */
+void dsf_hiding_part(struct dsf_hiding *h, int rank,
                      const struct dsf_span *span);
 /* What came of it, and the end of `h`. */
 struct dsf_hidden dsf_hiding_end(struct dsf_hiding *h);

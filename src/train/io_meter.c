@@ -21,9 +21,8 @@ static double longest(const struct dsf_timeline *spans, double most)
     return most;
 }
 
-/* Hands over what of the spans is in [from, to]; those that ended by then are
- * dropped. */
-static void hand_over(struct dsf_timeline *spans, double from, double to,
+/* Hands over the spans; those that ended by `to` are dropped. */
+static void hand_over(struct dsf_timeline *spans, double to,
                       struct dsf_hiding *hiding,
                       void (*add)(struct dsf_hiding *hiding, int rank,
                                   const struct dsf_span *span))
@@ -32,13 +31,11 @@ static void hand_over(struct dsf_timeline *spans, double from, double to,
 
     dsf_timeline_sort(spans);
     for (size_t i = 0; i < spans->n; i++) {
-        struct dsf_span part = spans->v[i];
+        const struct dsf_span s = spans->v[i];
 
-        part.start = fmax(part.start, from);
-        part.end = fmin(part.end, to);
-        add(hiding, hiding->nranks > 0 ? part.rank : DSFLOW_ANYWHERE, &part);
-        if (spans->v[i].end > to)
-            spans->v[n++] = spans->v[i];
+        add(hiding, hiding->nranks > 0 ? s.rank : DSFLOW_ANYWHERE, &s);
+        if (s.end > to)
+            spans->v[n++] = s;
     }
     spans->n = n;
 }
@@ -52,9 +49,9 @@ double dsf_io_meter_take(struct dsf_io_meter *m,
     struct dsf_hiding hiding;
     struct dsf_hidden sum;
 
-    dsf_hiding_init(&hiding, lanes, m->nprocesses);
-    hand_over(&m->work, begin, end, &hiding, dsf_hiding_work);
-    hand_over(&m->disk, begin, end, &hiding, dsf_hiding_move);
+    dsf_hiding_init(&hiding, lanes, m->nprocesses, begin, end);
+    hand_over(&m->work, end, &hiding, dsf_hiding_work);
+    hand_over(&m->disk, end, &hiding, dsf_hiding_part);
     sum = dsf_hiding_end(&hiding);
     m->until = end;
     m->to = to;

@@ -1,5 +1,6 @@
 # efficiency.sh - one step has one efficiency, and workers one share of it in
 # which they are idle, wherever it is printed.
+machines=$(cd "${srcdir:-.}/examples/machines" && pwd)
 . "${srcdir:-.}/tests/cli/lib.sh"
 command -v python3 > /dev/null || { echo "there is no python3"; exit 77; }
 
@@ -80,28 +81,27 @@ for key in ["step_seconds", "bound_seconds", "critical_seconds", "efficiency",
     if abs((trace[key] or 0) - plan[key]) > 1e-5 * plan[key]:
         print(key, plan[key], "is", trace[key], "in the trace")
 END
-# What a disk is like is measured: here it is always the same, and no slower than the
-# rest. (Where it lags behind, the transfers of a step, which a plan counts, are not
-# those within its time, which a trace has.)
-mkdir nvme
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/dsflow/machine.toml
-mkdir -p disk/dsflow
-cp "$cache" disk/dsflow
-export XDG_CACHE_HOME="$PWD/disk"
-"$dsflow" plan job.toml --set offload.optimizer=nvme --set memory.nvme.path=nvme > log 2>&1 ||
-    fault "a plan with a disk: $(cat log)"
-sed -i 's/^read = [^"]*$/read = 3e9/; s/^write = [^"]*$/write = 2e9/; s/^latency = .*/latency = "20us"/
-    s/^duplex = .*/duplex = false/; /^\[scatter\]/,$d' disk/dsflow/disk-*.toml
-for how in "--set recompute.what=block" \
-    "--set machine.workers=1 --set machine.virtual=1" \
-    "--set offload.optimizer=nvme --set memory.nvme.path=nvme"; do
-    # shellcheck disable=SC2086 # words of a command line
-    "$dsflow" plan job.toml $how --json --trace plan.dsflow > plan.json 2> err ||
-        fault "dsflow plan $how: $(cat err)"
+agree() {
+    "$dsflow" plan job.toml "$@" --json --trace plan.dsflow > plan.json 2> err ||
+        fault "dsflow plan $*: $(cat err)"
     "$dsflow" trace plan.dsflow --json > trace.json || fault "dsflow trace: $?"
     python3 agree.py > wrong 2>&1 || fault "agree.py: $?"
-    [ -s wrong ] && fault "$how: $(cat wrong)"
+    [ -s wrong ] && fault "$*: $(cat wrong)"
+}
+agree --set recompute.what=block
+agree --set machine.workers=1 --set machine.virtual=1
+# Disks that do one thing at a time or both, and that are fast or late: what they
+# write for a step then goes on while they read for the next.
+mkdir nvme
+for duplex in false true; do
+    for speed in 6e9 2e8 3e7; do
+        sed "s/^read = .*/read = $speed/; s/^write = .*/write = $speed/
+            s/^\[disk\]/&\nduplex = $duplex/" "$machines/laptop.toml" > $duplex-$speed.toml
+        agree --machine $duplex-$speed.toml --set offload.optimizer=nvme \
+            --set memory.nvme.path=nvme
+    done
 done
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/dsflow/machine.toml
 
 # Of a run what was predicted is of kernels, as its times are: not so what a
 # runtime adds that would be a thousand times as slow.

@@ -339,6 +339,35 @@ static void moving_is_hidden_while_its_rank_computes(void **state)
     free_trace(t);
 }
 
+/* The second of three steps, from 4 to 8, has what is moved for it from 2 to 5.
+ * core 0  bbbb.bbbbbbb
+ * link    mm           of the first step, …
+ *           mmm
+ *              mmmmm   */
+static void what_is_moved_for_a_step_is_its_own(void **state)
+{
+    struct dsf_trace *t = new_trace(1, 1);
+    dsflow_data_id p = kept(t, "p");
+    uint32_t b = TASK(t, &bump, 0, kept(t, "q"));
+    uint32_t m = TASK(t, &move, 0, data(t, "x", NULL), p);
+    struct dsf_account acc;
+
+    dsf_timeline_add_lane(&t->timeline, DSF_LANE_LINK, 0, "link of 0");
+    ran(t, b, 0, 0, 0, 4);
+    ran(t, b, 1, 0, 5, 8);
+    ran(t, b, 2, 0, 8, 12);
+    ran(t, m, 0, 1, 0, 2);
+    ran(t, m, 1, 1, 2, 5);
+    ran(t, m, 2, 1, 5, 10);
+    account(&acc, t);
+    assert_float_equal(acc.seconds, 4, 0);
+    assert_float_equal(acc.hidden.comm, 3, 0);
+    assert_float_equal(acc.hidden.comm_hidden, 2, 0);
+    assert_whole(&acc);
+    dsf_account_fini(&acc);
+    free_trace(t);
+}
+
 /* core 0  aaa.....   the second link works longest
  * links   .mm.....
  *         .nnnn... */
@@ -647,6 +676,7 @@ int main(void)
         cmocka_unit_test(a_ready_task_waits_for_transfers_or_the_runtime),
         cmocka_unit_test(a_device_copies_what_is_on_its_own_links),
         cmocka_unit_test(moving_is_hidden_while_its_rank_computes),
+        cmocka_unit_test(what_is_moved_for_a_step_is_its_own),
         cmocka_unit_test(a_link_that_works_longest_is_named),
         cmocka_unit_test(a_step_among_steps_is_what_counts),
         cmocka_unit_test(the_way_goes_back_by_what_was_last),

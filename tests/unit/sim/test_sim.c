@@ -653,6 +653,38 @@ static void a_duplex_disk_reads_and_writes(void **state)
     dsflow_graph_free(g);
 }
 
+/* The second of three steps is from 11 to 18. Of that the disk works 4 seconds,
+ * not 8: it writes for the second while it reads for the third.
+ * core   ....uuuccc.uuuccc.uuuccc.
+ * read   rrrr...rrrr...rrrr.......
+ * write  .......wwww...wwww...wwww */
+static void steps_have_a_duplex_disk_at_the_same_time(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct at at = { 0, 0, 0 };
+    struct dsf_sim_spec spec = { .nranks = 1,
+                                 .workers = 1,
+                                 .steps = 3,
+                                 .duplex = true,
+                                 .cost = four_or_three };
+    dsflow_data_id slot = data_at(g, 1, DSFLOW_HOST);
+    dsflow_data_id new = data_at(g, 1, DSFLOW_HOST);
+    struct dsf_sim_result r;
+
+    task(g, &bring, at, 2,
+         (dsflow_data_id[]){ data_at(g, 1, DSFLOW_NVME), slot });
+    task(g, &work, at, 2, (dsflow_data_id[]){ new, slot });
+    task(g, &take, at, 2,
+         (dsflow_data_id[]){ new, data_at(g, 1, DSFLOW_NVME) });
+    task(g, &work, at, 2,
+         (dsflow_data_id[]){ data_at(g, 1, DSFLOW_HOST), new });
+    r = simulate(g, &spec, NULL);
+    assert_true(r.step_seconds == 7);
+    assert_true(r.io_seconds == 4 && r.io_hidden == 3.0 / 4);
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+}
+
 static void a_disk_takes_what_comes_first(void **state)
 {
     struct dsflow_graph *g = dsflow_graph_new();
@@ -1230,6 +1262,7 @@ int main(void)
         cmocka_unit_test(a_step_without_tasks_takes_no_time),
         cmocka_unit_test(a_disk_reads_or_writes),
         cmocka_unit_test(a_duplex_disk_reads_and_writes),
+        cmocka_unit_test(steps_have_a_duplex_disk_at_the_same_time),
         cmocka_unit_test(a_disk_takes_what_comes_first),
         cmocka_unit_test(ranks_of_a_node_share_its_disk),
         cmocka_unit_test(beside_a_gpu_swaps_use_its_link_and_updates_the_cores),
