@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "explain/account_private.h"
+#include "explain/replay.h"
 #include "sim/sim.h"
 #include "tasks/tasks.h"
 
@@ -200,7 +201,6 @@ static int simulate(struct dsf_account *a, struct dsflow_err *err)
     struct dsf_sim_spec spec = {
         .nranks = a->nranks,
         .workers = a->trace->timeline.workers,
-        .links = a->links,
         /* What it took on a disk in a run has in it what was done beside. */
         .duplex = a->trace->facts.duplex || !a->trace->facts.simulated,
         .program = DSFLOW_STEP,
@@ -210,6 +210,7 @@ static int simulate(struct dsf_account *a, struct dsflow_err *err)
     struct dsf_sim_result result;
     int status;
 
+    dsf_replay_on(a->trace, a->links, &spec);
     for (uint32_t i = 0; i < a->steps.ntasks; i++)
         for (uint32_t n = a->steps.from; n < a->steps.to; n++) {
             const struct dsf_span *s =

@@ -101,6 +101,12 @@ for duplex in false true; do
             --set memory.nvme.path=nvme
     done
 done
+# Updates of a GPU on the cores beside it, of which there are some, or one a rank.
+for workers in 1 4; do
+    sed "s/^\[machine\]/&\nworkers = $workers/" "$machines/workstation-1gpu.toml" \
+        > gpu-$workers.toml
+    agree --machine gpu-$workers.toml --set offload.optimizer=cpu
+done
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/dsflow/machine.toml
 
 # Of a run what was predicted is of kernels, as its times are: not so what a

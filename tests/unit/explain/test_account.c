@@ -548,6 +548,37 @@ static dsflow_data_id in_tier(struct dsf_trace *t, const char *name,
                                .persistent = persistent));
 }
 
+/* Two updates of 4 seconds in main memory, each on a core of its own.
+ * device  aa....
+ * core 0  ..uuuu
+ * core 1  ..vvvv */
+static void the_cores_beside_a_device_are_there_again(void **state)
+{
+    for (unsigned cores = 1; cores <= 2; cores++) {
+        struct dsf_trace *t = new_trace(1, 1);
+        dsflow_data_id x = data(t, "x", NULL);
+        struct dsf_account acc;
+        uint32_t a, u[2];
+
+        for (unsigned i = 0; i < cores; i++)
+            dsf_timeline_add_lane(&t->timeline, DSF_LANE_HOST, DSFLOW_ANYWHERE,
+                                  "core %u", i);
+        a = TASK(t, &work, 0, x);
+        for (int i = 0; i < 2; i++)
+            u[i] =
+                TASK(t, &bump, 0, in_tier(t, i ? "u" : "v", DSFLOW_HOST, 1), x);
+        ran(t, a, 0, 0, 0, 2);
+        for (unsigned i = 0; i < 2; i++)
+            ran(t, u[i], 0, 1 + i % cores, i < cores ? 2 : 6,
+                i < cores ? 6 : 10);
+        account(&acc, t);
+        assert_float_equal(acc.seconds, cores == 2 ? 6 : 10, 0);
+        assert_float_equal(acc.simulated, cores == 2 ? 6 : 10, 0);
+        dsf_account_fini(&acc);
+        free_trace(t);
+    }
+}
+
 static void add_disk(struct dsf_trace *t)
 {
     dsf_timeline_add_lane(&t->timeline, DSF_LANE_DISK, -1, "disk read");
@@ -683,6 +714,7 @@ int main(void)
         cmocka_unit_test(a_trace_without_a_whole_step_is_refused),
         cmocka_unit_test(a_trace_of_steps_of_another_program_is_refused),
         cmocka_unit_test(parts_sum_to_the_whole_whatever_ran),
+        cmocka_unit_test(the_cores_beside_a_device_are_there_again),
         cmocka_unit_test(waiting_for_a_disk_is_waiting_for_data_on_its_way),
         cmocka_unit_test(a_disk_that_does_both_at_once_works_once),
         cmocka_unit_test(the_way_goes_over_both_lanes_of_a_disk),
