@@ -181,9 +181,12 @@ static void decompress_cpu(const struct dsflow_call *call)
 {
     const struct dsf_decompress_args *a = call->args;
     const struct dsflow_buf *out = &call->bufs[0];
+    const struct dsflow_control *control = call->bufs[1].ptr;
     const int64_t n = a->coding.block;
 
-    for (unsigned p = 1; p < call->nbufs; p++) {
+    if (a->guarded && control->skip)
+        return;
+    for (unsigned p = 1 + (unsigned)a->guarded; p < call->nbufs; p++) {
         const struct dsf_range move = dsf_decompress_move(a, p);
         const uint8_t *in = call->bufs[p].ptr;
 

@@ -196,6 +196,19 @@ static unsigned make_decompress(uint64_t *state, struct dsflow_shape *shapes,
     return n;
 }
 
+/* Some are of steps that may be skipped. */
+static unsigned guard(uint64_t *state, struct dsflow_shape *shapes, unsigned n,
+                      struct dsf_decompress_args *a)
+{
+    if (dsf_any(state, 0, 2) > 0)
+        return n;
+    for (unsigned i = n; i > 1; i--)
+        shapes[i] = shapes[i - 1];
+    shapes[1] = dsf_shape_control();
+    a->guarded = 1;
+    return n + 1;
+}
+
 /* Some of them, one behind the other. */
 static unsigned make_gather_coded(uint64_t *state, struct dsflow_shape *shapes,
                                   struct dsf_decompress_args *a)
@@ -233,11 +246,13 @@ static int make_case(const struct dsflow_op *op, uint64_t seed,
     else if (op == &dsf_op_gather_coded)
         *n = make_gather_coded(&state, shapes, args);
     else
-        *n = make_decompress(&state, shapes, args);
+        *n = guard(&state, shapes, make_decompress(&state, shapes, args), args);
     /* Of these all is written. */
-    *fresh = op == &dsf_op_decompress || op == &dsf_op_gather_coded ? 1u
-             : op == &dsf_op_compress                               ? 2u
-                                                                    : 0;
+    *fresh = op == &dsf_op_decompress
+                 ? !((const struct dsf_decompress_args *)args)->guarded
+             : op == &dsf_op_gather_coded ? 1u
+             : op == &dsf_op_compress     ? 2u
+                                          : 0;
     return DSFLOW_OK;
 }
 
@@ -281,6 +296,11 @@ static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
 
     if (op == &dsf_op_feed_back)
         return fill_feed_back(seed, port, data, elems);
+    if (op == &dsf_op_decompress && port == 1 && d->guarded) {
+        memset(data, 0, sizeof(struct dsflow_control));
+        ((struct dsflow_control *)data)->skip = dsf_any(&state, 0, 1);
+        return 1;
+    }
     if (port == 0 || (op != &dsf_op_add_compressed &&
                       op != &dsf_op_decompress && op != &dsf_op_gather_coded))
         return 0;

@@ -159,18 +159,6 @@ struct keep_error : wire_op {
     }
 };
 
-/* Does the step of this control change nothing? A block of threads reads it
- * once. */
-DEV bool skips(const struct dsflow_control *control)
-{
-    int *skip = dev_shared<int>();
-
-    if (threadIdx.x == 0 && threadIdx.y == 0)
-        *skip = control->skip != 0;
-    __syncthreads();
-    return *skip != 0;
-}
-
 /* tasks/onebit_lamb_args.h: dsf_united_chunk, of a block of this tensor. */
 struct united {
     int64_t before, groups, all, by_tensor;

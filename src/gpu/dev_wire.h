@@ -8,6 +8,8 @@
 
 #include "gpu/dev_wire_team.h"
 
+#include "tasks/args.h"
+
 /* --- formats -------------------------------------------------------------- */
 
 /* Each has: the bytes of a block; those of shared memory that a team needs; the
@@ -277,6 +279,18 @@ DEV void wire_decode(const dsf_coding &c, int64_t at, const wire_place &of,
 DEV float wire_finite_or(float a, float b)
 {
     return (__float_as_uint(a) & 0x7fffffff) < 0x7f800000 ? a : b;
+}
+
+/* Does the step of this control change nothing? A block of threads reads it
+ * once. */
+DEV bool skips(const struct dsflow_control *control)
+{
+    int *skip = dev_shared<int>();
+
+    if (threadIdx.x == 0 && threadIdx.y == 0)
+        *skip = control->skip != 0;
+    __syncthreads();
+    return *skip != 0;
 }
 
 /* What a kernel does with each block of a range: an OP has the coding c, a

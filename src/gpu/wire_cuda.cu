@@ -114,8 +114,16 @@ struct part {
 };
 
 template <class F> struct decompress : wire_op {
+    enum { FRONT = 16 };
+    const struct dsflow_control *control; /* NULL: no step is skipped */
     wire_out out;
     part parts[PARTS];
+
+    DEV void begin() const
+    {
+        if (control != nullptr)
+            skips(control);
+    }
 
     DEV wire_range of() const
     {
@@ -127,6 +135,8 @@ template <class F> struct decompress : wire_op {
         const wire_place of(c);
         float v[WIRE_OWN];
 
+        if (control != nullptr && *dev_shared<int>())
+            return;
         wire_decode<F>(c, at, of, p.in + wire_bytes<F>(c, p.range.at, at), v);
         out.store(at, of, v);
     }
@@ -135,7 +145,7 @@ template <class F> struct decompress : wire_op {
 /* The numbers on a port (compress_args.h: dsf_decompress_move). */
 wire_range range_of(const dsf_decompress_args *a, unsigned port)
 {
-    const int32_t run = a->first + (int32_t)port - 1;
+    const int32_t run = a->first + (int32_t)port - 1 - a->guarded;
     const int64_t at = dsf_pieces_run_at(&a->pieces, a->runs, run);
 
     return { at, dsf_pieces_run_at(&a->pieces, a->runs, run + 1) - at };
@@ -146,11 +156,15 @@ void launch_decompress(const struct dsflow_call *call, void *stream)
 {
     const dsf_decompress_args *a = (const dsf_decompress_args *)call->args;
 
-    for (unsigned from = 1; from < call->nbufs; from += PARTS) {
+    const auto *control = (const struct dsflow_control *)call->bufs[1].ptr;
+
+    for (unsigned from = 1 + (unsigned)a->guarded; from < call->nbufs;
+         from += PARTS) {
         const unsigned rest = call->nbufs - from;
         const unsigned n = rest < PARTS ? rest : (unsigned)PARTS;
         int64_t most = 0;
         decompress<F> op = { { a->coding, { 0, 0 } },
+                             a->guarded ? control : nullptr,
                              { call->bufs[0].ptr, call->bufs[0].dtype },
                              {} };
 

@@ -29,6 +29,7 @@ struct source {
     unsigned level;       /* that of `runs` */
     unsigned second;      /* and of second copies; levels.n: there are none */
     dsflow_data_id *runs; /* [data]: block by block; at first, the shards */
+    dsflow_data_id control; /* of a step that may be skipped, or none */
 };
 
 /* Where the coded shard of data rank `d` is: with stage 3 it stays. */
@@ -71,22 +72,26 @@ static void take_runs(struct dsf_zero *z, const struct source *s,
     struct dsf_decompress_args args = { .coding = *s->coding,
                                         .pieces = s->pieces,
                                         .runs = size,
-                                        .type = s->unit->dtype };
+                                        .type = s->unit->dtype,
+                                        .guarded = op == &dsf_op_decompress &&
+                                                   dsf_is_data(s->control) };
     dsflow_data_id *ports =
-        dsf_xcalloc((size_t)(end - from) + 1, sizeof(*ports));
+        dsf_xcalloc((size_t)(end - from) + 2, sizeof(*ports));
     const struct dsflow_task_spec t = dsf_zero_like(z, &s->like, d);
-    uint32_t n = 1;
+    const uint32_t before = 1 + (uint32_t)args.guarded;
+    uint32_t n = before;
 
     ports[0] = to;
+    ports[1] = s->control; /* or the first run */
     /* Runs without numbers stand in front and behind. */
     for (int32_t i = from; i < end; i++) {
         if (run_elems(s, s->level, i) == 0)
             continue;
-        if (n == 1)
+        if (n == before)
             args.first = i;
         ports[n++] = s->runs[d / size * size + i];
     }
-    dsf_add_like(z->rw.out, &t, op, &args, t.rank, 1, n, ports);
+    dsf_add_like(z->rw.out, &t, op, &args, t.rank, !args.guarded, n, ports);
     free(ports);
 }
 
@@ -167,7 +172,8 @@ void dsf_zero_recode(struct dsf_zero *z, const struct dsflow_task_spec *t)
                                 .unit = copy,
                                 .coding = &a->coding,
                                 .pieces = pieces,
-                                .runs = shards },
+                                .runs = shards,
+                                .control = dsf_no_data() },
                dsf_zero_spread(z, t->data[1])->id);
 }
 
@@ -179,7 +185,8 @@ bool dsf_zero_serves_signs(const struct dsflow_task_spec *t)
            ((const struct dsf_chunk_args *)t->args)->coding.ntensors > 0;
 }
 
-/* All numbers of a block are as large as its scale: no bit is lost. */
+/* All numbers of a block are as large as its scale: no bit is lost, but where a
+ * step is skipped before momenta were in 1 bit. All keep theirs then. */
 void dsf_zero_gather_signs(struct dsf_zero *z, const struct dsflow_task_spec *t,
                            const struct dsflow_data_spec *unit,
                            const struct dsf_zero_parts *s)
@@ -208,13 +215,15 @@ void dsf_zero_gather_signs(struct dsf_zero *z, const struct dsflow_task_spec *t,
         dsf_add_like(z->rw.out, t, &dsf_op_compress, &args, rank, 1u << OUT, 2,
                      (dsflow_data_id[]){ s->id[d], shards[d] });
     }
-    decode(z,
-           (struct source){ .like = *t,
-                            .unit = unit,
-                            .coding = &a->coding,
-                            .pieces = pieces,
-                            .runs = shards },
-           s->id);
+    decode(
+        z,
+        (struct source){ .like = *t,
+                         .unit = unit,
+                         .coding = &a->coding,
+                         .pieces = pieces,
+                         .runs = shards,
+                         .control = dsflow_rewrite_data(&z->rw, t->data[0]) },
+        s->id);
 }
 
 static dsflow_data_id *coded_shards(struct dsf_zero *z, const struct source *s)
@@ -263,7 +272,8 @@ bool dsf_zero_gather_coded(struct dsf_zero *z, dsflow_data_id id,
                         .levels = dsf_levels_one(z->data),
                         .level = 1,
                         .second = 1,
-                        .id = id };
+                        .id = id,
+                        .control = dsf_no_data() };
 
     if (s.coding == NULL)
         return false;

@@ -38,7 +38,8 @@
  *   The pieces of all members are cut in `runs` runs, of one or more pieces
  *   (struct dsf_decompress_args). Each `in` is one of them, coded, from `first`
  *   on: those that are not empty, in order. out = the unit; it may be bf16 or
- *   fp16.
+ *   fp16. With `guarded` the control of the step is in front of them: in a step
+ *   that is skipped, `out` stays what it is.
  *
  * gather_coded             { out RW, in R, ... }
  *   The same arguments, of some of the runs: out is what each `in` has, as it
@@ -89,7 +90,8 @@ struct dsf_decompress_args {
     struct dsf_coding coding;
     struct dsf_pieces pieces;
     int32_t runs, first;
-    int64_t type; /* that the numbers have where they are not coded */
+    int32_t type; /* that the numbers have where they are not coded */
+    int32_t guarded;
 };
 
 /* The gradient of an embedding goes as its rows that are not all zeroes, in

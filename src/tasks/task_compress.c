@@ -278,9 +278,12 @@ struct dsf_range dsf_decompress_move(const struct dsf_decompress_args *a,
                                      unsigned port)
 {
     const struct dsf_pieces *p = &a->pieces;
-    int32_t run = a->first + (int32_t)port - 1;
-    int64_t at = dsf_pieces_run_at(p, a->runs, run);
+    int32_t run = a->first + (int32_t)port - 1 - a->guarded;
+    int64_t at;
 
+    if (port <= (unsigned)a->guarded) /* the control */
+        return (struct dsf_range){ 0 };
+    at = dsf_pieces_run_at(p, a->runs, run);
     return (struct dsf_range){ dsf_pieces_run_at(p, a->runs, run + 1) - at, at,
                                0 };
 }
@@ -301,16 +304,19 @@ static int runs_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_decompress_args *a = c->args;
     const struct dsf_pieces *p = &a->pieces;
+    const unsigned before = 1 + (unsigned)a->guarded; /* in front of runs */
     int status = DSFLOW_OK;
 
     if (p->blocks < 1 || p->block < 1 || p->members < 1 || p->owner < 0 ||
         p->owner >= p->members || a->runs < 1 || a->runs > p->members ||
-        a->first < 0 || c->n < 2 ||
-        c->n + (unsigned)a->first > (unsigned)a->runs + 1)
+        a->first < 0 || before < 1 || before > 2 || c->n <= before ||
+        c->n - before + (unsigned)a->first > (unsigned)a->runs)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: %u data: expected runs of pieces of %d members",
                            c->op->name, c->n, (int)p->members);
-    for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++) {
+    if (a->guarded)
+        status = dsf_control_check(c, 1, err);
+    for (unsigned i = before; i < c->n && status == DSFLOW_OK; i++) {
         struct dsf_range move = dsf_decompress_move(a, i);
 
         status =
@@ -360,7 +366,7 @@ static int64_t decompress_reads(const struct dsflow_op *op, const void *args,
     const struct dsf_decompress_args *a = args;
     struct dsf_range move;
 
-    if (port == 0)
+    if (port <= (unsigned)a->guarded)
         return 0;
     move = dsf_decompress_move(a, port);
     return dsf_coding_bytes(&a->coding, move.at, move.elems);

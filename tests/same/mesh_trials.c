@@ -53,6 +53,10 @@
     "zeroone_adam.var_freeze_step=2 zeroone_adam.var_update_scaler=1 "         \
     "zeroone_adam.local_step_scaler=1 zeroone_adam.local_step_clipper=2 "      \
     "job.steps=7 optimizer.lr=1e-4 "
+/* The loss scale doubles until step 4 is skipped. */
+#define OVERFLOWS                                                              \
+    "precision.compute=fp16 precision.initial_scale=2e6 "                      \
+    "precision.scale_window=1 precision.hysteresis=1 "
 #define ROWS           "model.tied=false model.vocab=2048 compress.embedding=rows "
 #define PARAMS(format) "compress.keep=0 compress.params=" format " "
 
@@ -586,6 +590,14 @@ const char *const mesh_trials[] = {
     "zeroone_adam.errors=bf16 compress.block=48",
     "gpt2 " ZEROONE "mesh.tensor=2 mesh.data=2 mesh.pipeline=2 "
     "precision.compute=bf16 offload.piece=4KiB " ALL_CPU,
+
+    /* A step that overflows, the first one in 1 bit: momenta were not. */
+    "gpt2 " ONEBIT OVERFLOWS "onebit_adam.freeze_step=3 mesh.data=2 "
+    "zero.stage=1",
+    "gpt2 " ONEBIT OVERFLOWS "onebit_adam.freeze_step=3 mesh.data=2 "
+    "zero.stage=3 offload.piece=4KiB " ALL_CPU,
+    "gpt2 " ONEBIT_LAMB OVERFLOWS "onebit_lamb.freeze_step=3 mesh.data=2 "
+    "zero.stage=2 offload.piece=4KiB " ALL_NVME,
 
     /* Each group within the limit of its own norm. */
     "gpt2 " ONEBIT "optimizer.clip=0.05 batch.groups=4 mesh.data=2 "
