@@ -185,6 +185,8 @@ static double *weigh(const struct dsf_times *t, const struct dsflow_plan *plan,
     uint32_t n = dsflow_graph_ntasks(graph);
     double *seconds = dsf_xcalloc((size_t)n + 1, sizeof(*seconds));
     double waits = 1 - effect->transfers;
+    /* It has the overhead in all spans, those of links too. */
+    bool simulated = t->account->trace->facts.simulated;
 
     for (uint32_t i = 0; i < n; i++) {
         const struct dsflow_task_spec *task =
@@ -197,7 +199,7 @@ static double *weigh(const struct dsf_times *t, const struct dsflow_plan *plan,
         if (dsf_task_uses(graph, task, DSFLOW_NVME))
             seconds[i] = cost * t->factor_of_disk;
         else if (t->links && (task->op->swaps || task->op->comm))
-            seconds[i] = waits * kernel;
+            seconds[i] = (simulated ? t->overhead : 0) + waits * kernel;
         else
             seconds[i] =
                 (is_gpu(t) ? 0 : t->overhead) + t->delay * waits + kernel;
@@ -205,22 +207,27 @@ static double *weigh(const struct dsf_times *t, const struct dsflow_plan *plan,
     return seconds;
 }
 
-/* Of ranks on virtual devices, cores do what is in main memory. */
-static unsigned workers_of(const struct dsf_times *t,
-                           const struct dsflow_plan *plan,
-                           const struct dsf_effect *effect)
+/* Of ranks on devices, cores do what is in main memory. Workers of a run that
+ * share cores take longer for what they do: its spans have that in them. */
+static void put_workers(const struct dsf_times *t,
+                        const struct dsflow_plan *plan,
+                        const struct dsf_effect *effect,
+                        struct dsf_sim_spec *spec)
 {
-    const char *executor = t->account->trace->facts.executor;
-    const unsigned nranks = (unsigned)plan->nranks;
-    const unsigned virtuals = (unsigned)plan->job->machine.virtuals;
+    const struct dsf_trace_facts *f = &t->account->trace->facts;
 
-    if (is_gpu(t))
-        return nranks;
-    if (strcmp(executor, "serial") == 0 && !effect->parallel)
-        return 1;
-    if (virtuals > 0)
-        return virtuals < nranks ? virtuals : nranks;
-    return plan->workers;
+    if (is_gpu(t)) {
+        spec->workers = spec->nranks;
+        dsf_predict_on_gpus(&t->machine, spec);
+        return;
+    }
+    spec->workers = plan->workers;
+    spec->cores = f->simulated ? t->present.cores : 0;
+    if (strcmp(f->executor, "serial") == 0 && !effect->parallel)
+        spec->workers = 1;
+    else if (plan->job->machine.virtuals > 0)
+        dsf_predict_on_virtuals(plan, spec);
+    spec->links = spec->two_way = t->links;
 }
 
 int dsf_times_seconds(const struct dsf_times *t, const struct dsflow_plan *plan,
@@ -232,8 +239,6 @@ int dsf_times_seconds(const struct dsf_times *t, const struct dsflow_plan *plan,
     double *of_tasks = weigh(t, plan, graph, effect);
     struct dsf_sim_spec spec = {
         .nranks = nranks,
-        .workers = workers_of(t, plan, effect),
-        .links = is_gpu(t) || t->links,
         .node_ranks = dsf_machine_model_node_ranks(&t->machine, nranks),
         .duplex = t->machine.disk.duplex,
         .program = DSFLOW_STEP,
@@ -243,8 +248,7 @@ int dsf_times_seconds(const struct dsf_times *t, const struct dsflow_plan *plan,
     struct dsf_sim_result result;
     int status;
 
-    if (is_gpu(t))
-        dsf_predict_on_gpus(&t->machine, &spec);
+    put_workers(t, plan, effect, &spec);
     status = dsf_simulate(graph, &spec, &result, NULL, err);
     *seconds = result.step_seconds;
     dsf_sim_result_fini(&result);

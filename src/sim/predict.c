@@ -72,6 +72,16 @@ void dsf_predict_on_gpus(const struct dsf_machine_model *machine,
         spec->host_cores = (spec->nranks + node_ranks - 1) / node_ranks * cores;
 }
 
+void dsf_predict_on_virtuals(const struct dsflow_plan *plan,
+                             struct dsf_sim_spec *spec)
+{
+    const unsigned virtuals = (unsigned)plan->job->machine.virtuals;
+
+    spec->links = spec->two_way = true;
+    spec->host_cores = plan->workers - virtuals;
+    spec->workers = virtuals < spec->nranks ? virtuals : spec->nranks;
+}
+
 /* What ranks compute on, and what is beside. */
 static void put_workers(const struct dsflow_plan *plan,
                         const struct dsf_cost_model *model,
@@ -79,16 +89,14 @@ static void put_workers(const struct dsflow_plan *plan,
 {
     enum dsf_device_kind kind = dsf_cost_kind(model);
 
-    spec->links = kind != DSF_ON_CORES;
     spec->cores = kind != DSF_ON_GPUS ? plan->machine->cores : 0;
-    spec->workers = kind != DSF_ON_CORES    ? dsf_cost_devices(model)
+    spec->workers = kind == DSF_ON_GPUS     ? dsf_cost_devices(model)
                     : spec->processes.n > 1 ? workers_of(plan, spec)
                                             : plan->workers;
-    spec->two_way = kind != DSF_ON_CORES;
     if (kind == DSF_ON_GPUS)
         dsf_predict_on_gpus(model->machine, spec);
-    if (kind == DSF_ON_VIRTUALS)
-        spec->host_cores = plan->workers - model->virtuals;
+    else if (kind == DSF_ON_VIRTUALS)
+        dsf_predict_on_virtuals(plan, spec);
 }
 
 /* The file of this machine is of one node, whatever a run has. */

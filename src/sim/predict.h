@@ -39,6 +39,9 @@ int dsf_predict_programs(const struct dsflow_plan *plan, struct dsflow_graph *g,
  * there: links, cores, and launches, whose time no cost has. */
 void dsf_predict_on_gpus(const struct dsf_machine_model *machine,
                          struct dsf_sim_spec *spec);
+/* The same of a schedule on virtual devices, and its workers: the devices. */
+void dsf_predict_on_virtuals(const struct dsflow_plan *plan,
+                             struct dsf_sim_spec *spec);
 void dsf_prediction_fini(struct dsf_prediction *p);
 
 #endif

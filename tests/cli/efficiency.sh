@@ -101,6 +101,9 @@ for duplex in false true; do
             --set memory.nvme.path=nvme
     done
 done
+# Virtual devices with cores and links beside them.
+agree --machine "$machines/laptop.toml" --set mesh.tensor=2 --set offload.params=cpu \
+    --set machine.virtual=1
 # Updates of a GPU on the cores beside it, of which there are some, or one a rank.
 for workers in 1 4; do
     sed "s/^\[machine\]/&\nworkers = $workers/" "$machines/workstation-1gpu.toml" \
