@@ -7,6 +7,7 @@
 #include "explain/times.h"
 
 #include "base/alloc.h"
+#include "explain/replay.h"
 #include "graph/task.h"
 #include "policies/policies.h"
 #include "sim/gpu_attention.h"
@@ -207,6 +208,18 @@ static double *weigh(const struct dsf_times *t, const struct dsflow_plan *plan,
     return seconds;
 }
 
+/* Cores beside GPUs: of a run, those that it had. */
+static void put_gpus(const struct dsf_times *t, struct dsf_sim_spec *spec)
+{
+    const struct dsf_trace *trace = t->account->trace;
+    const unsigned cores = dsf_replay_cores(trace);
+
+    spec->workers = spec->nranks;
+    dsf_predict_on_gpus(&t->machine, spec);
+    if (cores > 0 && !trace->facts.simulated)
+        spec->host_cores = cores;
+}
+
 /* Of ranks on devices, cores do what is in main memory. Workers of a run that
  * share cores take longer for what they do: its spans have that in them. */
 static void put_workers(const struct dsf_times *t,
@@ -217,8 +230,7 @@ static void put_workers(const struct dsf_times *t,
     const struct dsf_trace_facts *f = &t->account->trace->facts;
 
     if (is_gpu(t)) {
-        spec->workers = spec->nranks;
-        dsf_predict_on_gpus(&t->machine, spec);
+        put_gpus(t, spec);
         return;
     }
     spec->workers = plan->workers;

@@ -85,8 +85,8 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
 {
     const struct dsflow_plan *plan = s->plan;
     bool simulated = strcmp(executor, "simulation") == 0;
-    bool cores_for_gpus =
-        !simulated && s->machine.gpus > 0 && m->main.kind != DSF_MACHINE_GPU;
+    bool unmeasured = s->machine.gpus > 0 && m->main.kind != DSF_MACHINE_GPU;
+    bool cores_for_gpus = !simulated && unmeasured;
     /* Spans of a run are of kernels alone. */
     struct dsf_machine_model kernels = *m;
     /* Without the links of virtual devices, as dsf_times_seconds has it. */
@@ -104,7 +104,7 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
         .job = job_text(s),
         .machine = dsf_xstrdup(m->main.name != NULL ? m->main.name : ""),
         /* Those of cores say nothing of a run on GPUs. */
-        .rates = s->machine.gpus > 0 ? dsf_xstrdup("") : rates_text(m),
+        .rates = unmeasured ? dsf_xstrdup("") : rates_text(m),
         .executor = dsf_xstrdup(executor),
         .simulated = simulated,
         .duplex = m->disk.duplex,

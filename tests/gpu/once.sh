@@ -28,7 +28,9 @@ unmeasured() {
     grep -q '(median), predicted ' log && fault "run $*: $(cat log)"
     ls cache/dsflow/gpu-*.toml > list 2>&1 && fault "run $*: there is $(cat list)"
 }
-DSFLOW_MEASURE_GPUS=no unmeasured forbidden
+DSFLOW_MEASURE_GPUS=no unmeasured forbidden --trace
+"$dsflow" trace forbidden > log 2>&1 || fault "trace: $(cat log)"
+grep -q 'does not say how fast its machine is' log || fault "trace: $(cat log)"
 DSFLOW_EMULATED_GPUS=2 unmeasured one-of-two
 
 ran first
@@ -55,4 +57,10 @@ grep -q measuring log && fault "measured again: $(cat log)"
 grep -q '^step .* (median), predicted ' log || fault "again: $(cat log)"
 "$dsflow" plan job.toml --set machine.gpus=auto > log 2>&1 || fault "plan: $(cat log)"
 grep -q 'measuring\|times are those of cores' log && fault "plan: $(cat log)"
+
+# What would make a step shorter is simulated with what was measured.
+ran traced --set offload.optimizer=cpu --trace
+"$dsflow" trace traced --json > trace.json || fault "trace: $?"
+grep -q '"missing": *null' trace.json || fault "trace: $(cat trace.json)"
+grep -q '"reproduced": *[0-9]' trace.json || fault "trace: $(cat trace.json)"
 finish
