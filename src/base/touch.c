@@ -10,7 +10,7 @@
 #endif
 
 /* Huge pages, where there are some, are of one core. */
-enum { PIECE = 2 << 20, LEAST = 16 /* pieces, for a core */ };
+enum { PIECE = DSF_TOUCH_PIECE, LEAST = 16 /* pieces, for a core */ };
 
 struct memory {
     char *at;
@@ -33,4 +33,9 @@ void dsf_touch(void *at, size_t bytes)
     if (bytes > 0)
         dsf_parallel((int64_t)((bytes + PIECE - 1) / PIECE), LEAST,
                      touch_pieces, &m);
+}
+
+void dsf_touch_piece(void *at, size_t bytes)
+{
+    madvise(at, bytes, MADV_POPULATE_WRITE);
 }

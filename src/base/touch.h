@@ -10,4 +10,9 @@
  * runs out, nothing is said: pages come when they are used. */
 void dsf_touch(void *at, size_t bytes);
 
+/* The same on the calling thread alone: DSF_TOUCH_PIECE bytes, or fewer, so
+ * that who maps memory meanwhile need not wait long. */
+enum { DSF_TOUCH_PIECE = 2 << 20 }; /* a huge page */
+void dsf_touch_piece(void *at, size_t bytes);
+
 #endif

@@ -42,6 +42,7 @@ struct starpu_state {
     uint32_t *masks; /* by rank: the workers that it may use, as StarPU has it */
     unsigned mask_words;
     struct dsf_starpu_submitter *submitter;
+    struct dsf_starpu_touch *touched;
 };
 
 /* The worker that the calling thread is. */
@@ -366,6 +367,7 @@ static void starpu_exec_close(struct dsflow_exec *exec)
     if (s == NULL)
         return;
     dsf_starpu_submitter_free(s->submitter);
+    dsf_starpu_touch_end(s->touched);
     if (s->started) {
         starpu_task_wait_for_all();
         /* Their threads end tasks, and know StarPU until they are back. */
@@ -379,6 +381,7 @@ static void starpu_exec_close(struct dsflow_exec *exec)
         dsf_bound_release();
         atomic_flag_clear(&in_use);
     }
+    dsf_starpu_touch_free(s->touched);
     for (unsigned k = 0; k < s->nkinds; k++)
         free(s->kinds[k]);
     free(s->kinds);
@@ -388,11 +391,37 @@ static void starpu_exec_close(struct dsflow_exec *exec)
     free(s);
 }
 
+/* Has a step time in which cores do nothing? A device whose kernels are the
+ * CPU's takes cores itself. */
+static bool has_idle_cores(const struct dsflow_exec *exec)
+{
+    return exec->ndevices > 0 && exec->devices[0].class->side != NULL;
+}
+
+static void touch_ahead(struct dsflow_exec *exec, uint32_t first, uint32_t last)
+{
+    struct starpu_state *s = exec->priv;
+    const unsigned n = s->masks != NULL ? s->ranks : 1;
+
+    for (unsigned r = 0; r < n; r++)
+        s->touched = dsf_starpu_touch(
+            exec, first, last, s->masks != NULL ? (int)(s->first + r) : -1,
+            s->masks != NULL ? s->masks + (size_t)r * s->mask_words : NULL,
+            s->mask_words, s->touched);
+}
+
+static bool is_first_time(const struct dsflow_exec *exec, uint32_t first)
+{
+    return exec->submitted[exec->calls[first].task->program] == 1;
+}
+
 static int starpu_exec_submit(struct dsflow_exec *exec, uint32_t first,
                               uint32_t last, struct dsflow_err *err)
 {
     struct starpu_state *s = exec->priv;
 
+    if (has_idle_cores(exec) && first < last && is_first_time(exec, first))
+        touch_ahead(exec, first, last);
     dsf_starpu_submitter_add(s->submitter, first, last);
     return DSFLOW_OK;
 }

@@ -28,6 +28,19 @@ int dsf_starpu_submit_nowhere(struct dsf_exec_call *call,
 int dsf_starpu_submit_staged(struct starpu_task *task,
                              starpu_data_handle_t *handles);
 
+/* starpu_touch.c: idle cores, of these workers (NULL: all), touch the main
+ * memory of a rank (-1: of all) that such tasks write first. Until all has
+ * ended, and that is soon once `end` was called, it lives; in a list. NULL is
+ * fine. */
+struct dsf_starpu_touch;
+struct dsf_starpu_touch *dsf_starpu_touch(struct dsflow_exec *exec,
+                                          uint32_t first, uint32_t last,
+                                          int rank, uint32_t *mask,
+                                          unsigned mask_words,
+                                          struct dsf_starpu_touch *older);
+void dsf_starpu_touch_end(struct dsf_starpu_touch *newest);
+void dsf_starpu_touch_free(struct dsf_starpu_touch *newest);
+
 /* starpu_submit.c: a thread that hands over the tasks of a program with `task`.
  * NULL: there is no thread. */
 struct dsf_starpu_submitter;
