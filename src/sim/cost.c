@@ -39,11 +39,12 @@ static struct remote remote_of(const struct dsf_cost_model *model,
         double bytes = dsf_task_moves(g, t, p);
         int home = dsflow_graph_data(g, t->data[p])->home;
 
-        if (!(bytes > 0) || home % devices == t->rank % devices)
+        if (!(bytes > 0))
             continue;
-        *(dsf_machine_model_node(model->machine, model->nranks, home) != node
-              ? &remote.network
-              : &remote.link) += bytes;
+        if (dsf_machine_model_node(model->machine, model->nranks, home) != node)
+            remote.network += bytes;
+        else if (home % devices != t->rank % devices)
+            remote.link += bytes;
     }
     return remote;
 }

@@ -6,6 +6,11 @@
 #include "graph/task.h"
 #include "sim/cost.h"
 
+static unsigned node_of(const struct dsf_sim_spec *spec, unsigned rank)
+{
+    return spec->node_ranks > 0 ? rank / spec->node_ranks : 0;
+}
+
 /* Where there are fewer of something than ranks, they share it in turn. */
 static unsigned share_of(const struct sim *s, unsigned n, unsigned rank)
 {
@@ -22,6 +27,7 @@ static bool stays(const struct sim *s, const struct dsflow_task_spec *t)
         unsigned home = d->home == DSFLOW_ANYWHERE ? 0 : (unsigned)d->home;
 
         if (d->tier != DSFLOW_DEVICE ||
+            node_of(s->spec, home) != node_of(s->spec, rank) ||
             share_of(s, s->nworking, home) != share_of(s, s->nworking, rank))
             return false;
     }
@@ -53,11 +59,6 @@ enum dsf_bound dsf_sim_place_of(const struct sim *s,
         return DSF_BOUND_LINK;
     return dsf_task_uses(s->g, t, DSFLOW_HOST) ? DSF_BOUND_HOST
                                                : DSF_BOUND_WORK;
-}
-
-static unsigned node_of(const struct dsf_sim_spec *spec, unsigned rank)
-{
-    return spec->node_ranks > 0 ? rank / spec->node_ranks : 0;
 }
 
 /* Does what a task writes arrive on a device? */

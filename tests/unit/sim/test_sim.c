@@ -952,8 +952,10 @@ static void sums_over_ranks_are_kernels_of_a_device(void **state)
     dsflow_graph_free(g);
 }
 
-/* A copy of rank `to` from data of rank 0, on so many devices. */
-static void check_copy(int to, unsigned devices, const char *lane)
+/* A copy of rank `to` from data of rank 0, on so many devices, of nodes that
+ * have so many ranks. */
+static void check_copy(int to, unsigned devices, unsigned node_ranks,
+                       const char *lane)
 {
     struct dsflow_graph *g = dsflow_graph_new();
     struct dsflow_data_spec d = DSFLOW_DATA(.elems = 3, .unit = -1);
@@ -971,6 +973,7 @@ static void check_copy(int to, unsigned devices, const char *lane)
     r = simulate(g,
                  &(struct dsf_sim_spec){ .nranks = 4,
                                          .workers = devices,
+                                         .node_ranks = node_ranks,
                                          .links = true,
                                          .two_way = true,
                                          .host_cores = 1,
@@ -985,10 +988,11 @@ static void check_copy(int to, unsigned devices, const char *lane)
 
 static void a_copy_in_one_memory_goes_between_kernels(void **state)
 {
-    check_copy(0, 4, "device 0");
-    check_copy(1, 4, "into device 1");
-    check_copy(3, 2, "into device 1");
-    check_copy(2, 2, "device 0");
+    check_copy(0, 4, 0, "device 0");
+    check_copy(1, 4, 0, "into device 1");
+    check_copy(3, 2, 0, "into device 1");
+    check_copy(2, 2, 0, "device 0");
+    check_copy(2, 2, 2, "into device 0");
 }
 
 /* Eight tasks of a second each, of `nranks` ranks, on 4 workers. */
