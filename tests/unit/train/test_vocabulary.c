@@ -31,7 +31,7 @@ static void check(const char *keys, const char *tokenizer, const char *source,
 {
     struct dsflow_err err;
     struct dsf_session s;
-    char *folder_of;
+    char *folder_of, *found;
 
     hush();
     must(open_job(&s, TO_MODEL, "bare.toml", keys, &err), &err);
@@ -41,10 +41,12 @@ static void check(const char *keys, const char *tokenizer, const char *source,
     assert_string_equal(s.job->data.tokenizer, folder_of);
     free(folder_of);
     folder_of = in_folder(source);
+    found = dsf_vocabulary_source(&s);
     if (source[0] == '\0')
-        assert_null(dsf_vocabulary_source(&s));
+        assert_null(found);
     else
-        assert_string_equal(dsf_vocabulary_source(&s), folder_of);
+        assert_string_equal(found, folder_of);
+    free(found);
     free(folder_of);
     dsf_session_close(&s);
 }
