@@ -28,12 +28,12 @@ static struct remote remote_of(const struct dsf_cost_model *model,
                                const struct dsflow_graph *g,
                                const struct dsflow_task_spec *t)
 {
-    const int devices = (int)dsf_cost_devices(model);
     struct remote remote = { 0, 0 };
-    int node;
+    int node, devices;
 
     if (!t->op->comm || t->rank == DSFLOW_ANYWHERE)
         return remote;
+    devices = (int)dsf_cost_devices(model);
     node = dsf_machine_model_node(model->machine, model->nranks, t->rank);
     for (unsigned p = 0; p < t->ndata; p++) {
         double bytes = dsf_task_moves(g, t, p);
