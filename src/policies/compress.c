@@ -20,188 +20,57 @@
  */
 #include "policies/compress.h"
 
-#include "base/alloc.h"
-#include "model/parts.h"
-#include "plan/programs.h"
 #include "plan/stretch.h"
 #include "policies/keys.h"
+#include "policies/masters.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
 
-#include <dsflow/rewrite.h>
-
 #include <stdio.h>
-#include <stdlib.h>
 
 /* --- masters and copies --------------------------------------------------- */
 
-struct compress {
-    struct dsflow_rewrite rw;
-    const struct dsflow_plan *plan;
-    struct dsf_coding *coding; /* by data of the old graph */
-    uint8_t *coded;            /* they are parameters that are coded */
-    dsflow_data_id *copies;    /* in the new graph */
-};
-
-static const struct dsflow_data_spec *spec_of(const struct compress *c,
-                                              dsflow_data_id id)
-{
-    return dsflow_graph_data(c->rw.in, id);
-}
-
-static bool code_param(const struct compress *c,
+static bool code_param(const struct dsf_masters *m,
                        const struct dsflow_data_spec *d,
                        struct dsf_coding *coding)
 {
-    const struct dsf_unit *unit = &c->plan->model->units[d->unit];
-    struct dsf_part part;
+    const struct dsf_masters_numbers of = dsf_masters_numbers(m->plan, d);
 
-    if (c->plan->nparts < 2)
-        return dsf_compress_params(c->plan->job, unit, unit->block, unit->decay,
-                                   coding);
-    dsf_part_init(&part, c->plan->model, c->plan->nparts, (unsigned)d->unit,
-                  d->part);
-    return dsf_compress_params(c->plan->job, unit, part.block, part.decay,
-                               coding);
+    return dsf_compress_params(m->plan->job, &m->plan->model->units[d->unit],
+                               of.cut, of.matrices, coding);
 }
 
-/* Parameters that the optimizer works on: those of a step in fp32, or masters.
- */
-static bool is_param(const struct dsflow_data_spec *d)
+static bool is_coded(const struct dsf_masters *m,
+                     const struct dsflow_data_spec *d)
 {
-    return d->unit >= 0 && d->persistent && d->dtype == DSFLOW_FP32 &&
-           d->kept == 1 + DSF_KEPT_PARAM;
+    struct dsf_coding coding;
+
+    return code_param(m, d, &coding);
 }
 
-static void find_params(struct compress *c)
-{
-    const struct dsflow_data_spec *d;
-
-    for (uint32_t i = 0; (d = dsf_nth_data(c->rw.in, i)) != NULL; i++)
-        c->coded[i] = is_param(d) && code_param(c, d, &c->coding[i]);
-}
-
-/* Is it one that has no master yet? */
-static bool gets_master(const struct compress *c, dsflow_data_id id)
-{
-    return c->coded[id.i] && spec_of(c, id)->role == DSFLOW_PARAMS;
-}
-
-static dsflow_data_id data(struct compress *c, dsflow_data_id id)
-{
-    struct dsflow_data_spec spec = *spec_of(c, id);
-
-    if (gets_master(c, id) && !c->rw.copied[id.i]) {
-        spec.role = DSFLOW_STATES;
-        c->rw.copied[id.i] = 1;
-        c->rw.copy[id.i] = dsflow_graph_add_data(c->rw.out, &spec);
-    }
-    return dsflow_rewrite_data(&c->rw, id);
-}
-
-static dsflow_data_id copy_of(struct compress *c, dsflow_data_id id)
-{
-    struct dsflow_data_spec spec = *spec_of(c, id);
-
-    if (!dsf_is_data(c->copies[id.i])) {
-        spec.kept = 0;
-        c->copies[id.i] =
-            dsflow_rewrite_named(c->rw.out, &spec, "%s.sent", spec.name);
-    }
-    return c->copies[id.i];
-}
-
-/* What works on a unit number by number has the master, others the copy. */
-static dsflow_data_id port(void *compress, const struct dsflow_task_spec *t,
-                           unsigned i)
-{
-    struct compress *c = compress;
-
-    return gets_master(c, t->data[i]) && dsf_task_unit_port(c->rw.in, t) < 0
-               ? copy_of(c, t->data[i])
-               : data(c, t->data[i]);
-}
-
-static void recode(struct compress *c, const struct dsflow_task_spec *like,
-                   dsflow_data_id id, dsflow_data_id copy)
+static void recode(struct dsf_masters *m, const struct dsflow_task_spec *like,
+                   const struct dsflow_data_spec *d, dsflow_data_id master,
+                   dsflow_data_id copy)
 {
     enum { OUT = 1 };
-    const struct dsflow_data_spec *d = spec_of(c, id);
-    const struct dsf_recode_args args = { .coding = c->coding[id.i],
-                                          .elems = d->elems,
-                                          .at = d->at };
+    struct dsf_recode_args args = { .elems = d->elems, .at = d->at };
 
-    dsf_add_like(c->rw.out, like, &dsf_op_recode, &args, d->home, 1u << OUT, 2,
-                 (dsflow_data_id[]){ data(c, id), copy });
-}
-
-static void rewrite_task(struct compress *c, const struct dsflow_task_spec *t)
-{
-    if (t->op == &dsf_op_cast && c->coded[t->data[0].i]) {
-        recode(c, t, t->data[0], dsflow_rewrite_data(&c->rw, t->data[1]));
-        return;
-    }
-    dsf_add_mapped(c->rw.out, t, port, c);
-    for (unsigned i = 0; i < t->ndata; i++)
-        if (gets_master(c, t->data[i]) && dsflow_task_access(t, i) & DSFLOW_W)
-            recode(c, t, t->data[i], copy_of(c, t->data[i]));
-}
-
-/* Copies of what has a master from here on. */
-static void add_prepare(struct compress *c, dsflow_program program)
-{
-    struct dsflow_task_spec like =
-        DSFLOW_TASK(.microbatch = -1, .tile = -1, .pass = DSFLOW_UPDATE,
-                    .program = program);
-
-    for (uint32_t i = 0; i < dsflow_graph_ndata(c->rw.in); i++) {
-        dsflow_data_id id = { i };
-
-        if (!gets_master(c, id))
-            continue;
-        like.layer = (int16_t)c->plan->model->units[spec_of(c, id)->unit].layer;
-        recode(c, &like, id, copy_of(c, id));
-    }
-}
-
-static void rewrite_all(struct compress *c)
-{
-    dsflow_program prepare = dsflow_graph_add_program(c->rw.out, DSF_PREPARE);
-    const struct dsflow_task_spec *t;
-    bool added = false;
-
-    for (uint32_t i = 0; (t = dsf_nth_task(c->rw.in, i)) != NULL; i++) {
-        if (!added && t->program >= prepare) {
-            add_prepare(c, prepare);
-            added = true;
-        }
-        rewrite_task(c, t);
-    }
-    if (!added)
-        add_prepare(c, prepare);
+    code_param(m, d, &args.coding);
+    dsf_add_like(m->rw.out, like, &dsf_op_recode, &args, d->home, 1u << OUT, 2,
+                 (dsflow_data_id[]){ master, copy });
 }
 
 static int compress_rewrite(const void *part, const struct dsflow_plan *plan,
                             struct dsflow_graph *in, struct dsflow_graph *out,
                             struct dsflow_err *err)
 {
-    uint32_t n = dsflow_graph_ndata(in);
-    struct compress c = { .plan = plan };
+    struct dsf_masters m = {
+        .plan = plan, .suffix = "sent", .wants = is_coded, .write = recode
+    };
 
     if (!dsf_compresses_params(plan->job))
         return DSFLOW_UNCHANGED;
-    c.rw = dsflow_rewrite_begin(in, out);
-    c.coding = dsf_xcalloc((size_t)n + 1, sizeof(*c.coding));
-    c.coded = dsf_xcalloc((size_t)n + 1, 1);
-    c.copies = dsf_xcalloc((size_t)n + 1, sizeof(*c.copies));
-    for (uint32_t i = 0; i < n; i++)
-        c.copies[i] = dsf_no_data();
-    find_params(&c);
-    rewrite_all(&c);
-    free(c.coding);
-    free(c.coded);
-    free(c.copies);
-    dsflow_rewrite_end(&c.rw);
+    dsf_masters_rewrite(&m, in, out);
     return DSFLOW_OK;
 }
 
