@@ -63,8 +63,10 @@ dsflow_model_close(struct dsflow_model *model); /* NULL is fine */
 DSFLOW_API int dsflow_model_tensor(const struct dsflow_model *model, unsigned i,
                                    struct dsflow_tensor_info *tensor);
 
-/* The `elems` numbers of a tensor. Errors: DSFLOW_EINVAL for a name that the
- * model does not have, or another number of elements. */
+/* The `elems` numbers of a tensor, exact also where [weights] trains them to be
+ * quantized or pruned: text and the folder below have what was trained. Errors:
+ * DSFLOW_EINVAL for a name that the model does not have, or another number of
+ * elements. */
 DSFLOW_API int dsflow_model_get(const struct dsflow_model *model,
                                 const char *name, float *to, int64_t elems,
                                 struct dsflow_err *err);

@@ -11,6 +11,7 @@
 struct dsflow_model {
     struct dsf_session s;
     float **params; /* by unit */
+    int64_t updates;               /* that made them */
     struct dsf_text_weights *text; /* of them; all zero until text is made */
 };
 
@@ -20,14 +21,13 @@ int dsflow_model_open(const struct dsflow_job *job, int64_t step,
     struct dsflow_model *m = dsf_xcalloc(1, sizeof(*m));
     locale_t own = dsf_api_enter();
     int status = dsf_api_open(job, NULL, &m->s, err);
-    int64_t from;
 
     m->text = dsf_xcalloc(1, sizeof(*m->text));
     if (status == DSFLOW_OK)
         status = dsf_api_check_step(step, err);
     if (status == DSFLOW_OK)
         status = dsf_params_all(&m->s, step < 0 ? DSF_LATEST : step, &m->params,
-                                &from, err);
+                                &m->updates, err);
     dsf_api_leave(own);
     *out = status == DSFLOW_OK ? m : NULL;
     if (status < 0)
@@ -85,7 +85,8 @@ int dsflow_model_export(const struct dsflow_model *m, const char *folder,
                            "weights of type %s: expected fp32, bf16 or fp16",
                            dsflow_dtype_str(dtype));
     own = dsf_api_enter();
-    status = dsf_export(&m->s, folder, dtype, read_unit, (void *)m, err);
+    status =
+        dsf_export(&m->s, folder, dtype, m->updates, read_unit, (void *)m, err);
     dsf_api_leave(own);
     return status;
 }
@@ -164,7 +165,7 @@ int dsflow_model_generate(const struct dsflow_model *m, const char *prompt,
 
     if (m->text->n == 0)
         status = dsf_text_weights_lend(m->text, &m->s.model, m->s.job,
-                                       m->params, err);
+                                       m->updates, m->params, err);
     if (status < 0) {
         dsf_text_weights_fini(m->text);
         return status;

@@ -344,8 +344,8 @@ int dsflow_run_generate(struct dsflow_run *x, const char *prompt, size_t bytes,
     if (status == DSFLOW_OK)
         status = dsf_session_units(s, &params, err);
     if (status == DSFLOW_OK)
-        status =
-            dsf_text_weights_lend(&weights, &s->model, s->job, params, err);
+        status = dsf_text_weights_lend(&weights, &s->model, s->job,
+                                       dsf_session_updates(s), params, err);
     if (status == DSFLOW_OK)
         status = dsf_api_generate(s, &weights, prompt, bytes, sampling,
                                   on_token, user, err);

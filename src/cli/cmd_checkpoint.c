@@ -129,7 +129,8 @@ static int export(const struct dsf_cli_args *args, struct dsflow_err *err)
         dsf_notice("writing %.250s", args->words[2]);
     if (status == DSFLOW_OK)
         status = dsf_export(&s, args->words[2], dtype_of(args, s.job),
-                            dsf_params_read, params, err);
+                            dsf_params_updates(params), dsf_params_read, params,
+                            err);
     if (status == DSFLOW_OK && from == DSF_START)
         printf("%s: the model as it starts, without training\n",
                args->words[2]);

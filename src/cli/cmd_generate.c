@@ -70,6 +70,7 @@ static int read_weights(const struct dsf_session *s, int64_t step,
 
     if (status == DSFLOW_OK)
         status = dsf_text_weights_read(weights, &s->model, s->job,
+                                       dsf_params_updates(params),
                                        dsf_params_read, params, err);
     dsf_params_close(params);
     return status;

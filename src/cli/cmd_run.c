@@ -144,8 +144,8 @@ static int print_sample(struct running *x, struct dsflow_err *err)
     }
     status = dsf_session_units(&r->s, &params, err);
     if (status == DSFLOW_OK)
-        status =
-            dsf_text_weights_lend(&weights, &r->s.model, r->s.job, params, err);
+        status = dsf_text_weights_lend(&weights, &r->s.model, r->s.job,
+                                       dsf_session_updates(&r->s), params, err);
     if (status == DSFLOW_OK) {
         printf("\n");
         status = dsf_print_text(&r->s, &weights, sample->prompt, sample->tokens,

@@ -15,7 +15,8 @@ extern const struct dsflow_trials dsf_trials_update, dsf_trials_add,
     dsf_trials_square, dsf_trials_sum, dsf_trials_clip, dsf_trials_clip_group,
     dsf_trials_cast, dsf_trials_wait, dsf_trials_lamb, dsf_trials_ratio,
     dsf_trials_muon, dsf_trials_compress, dsf_trials_onebit,
-    dsf_trials_onebit_lamb, dsf_trials_rows, dsf_trials_zeroone;
+    dsf_trials_onebit_lamb, dsf_trials_rows, dsf_trials_zeroone,
+    dsf_trials_fake_quantize;
 
 /* Of what several workers do of one token. */
 extern const struct dsflow_trials dsf_trials_columns;

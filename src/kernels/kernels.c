@@ -319,6 +319,12 @@ void dsf_wire4_decode(size_t block, const uint8_t *in, float *out, size_t n)
     dsf_loops()->wire4_decode(block, in, out, n);
 }
 
+void dsf_fake_quantize(const struct dsf_fake_quantizer *q, const float *in,
+                       float *out, size_t n)
+{
+    dsf_loops()->fake_quantize(q, in, out, n);
+}
+
 float dsf_wire1_scale(double squares, size_t n)
 {
     float scale = (float)sqrt(squares / (double)n);

@@ -1,11 +1,13 @@
 /* loops.h - the fused loops, once per instruction set: the same source,
  * loops_*.h, compiled by isa_*.c. Between sets results differ in rounding (but
- * for those of loops_pack.h, loops_wire.h, loops_signs.h, loops_update.h, sums
- * of two arrays and of squares); within one they depend on the inputs only:
- * loads do not care for alignment, and sums have a fixed order. */
+ * for those of loops_pack.h, loops_wire.h, loops_signs.h, loops_update.h,
+ * loops_fake_quantize.h, sums of two arrays and of squares); within one they
+ * depend on the inputs only: loads do not care for alignment, and sums have a
+ * fixed order. */
 #ifndef DSF_KERNELS_LOOPS_H
 #define DSF_KERNELS_LOOPS_H
 
+#include "kernels/fake_quantize.h"
 #include "kernels/narrow.h"
 #include "kernels/wire_blocks.h"
 
@@ -83,6 +85,8 @@ struct dsf_loops {
     void (*wire8_decode)(size_t block, const uint8_t *in, float *out, size_t n);
     void (*wire4_encode)(size_t block, const float *in, uint8_t *out, size_t n);
     void (*wire4_decode)(size_t block, const uint8_t *in, float *out, size_t n);
+    void (*fake_quantize)(const struct dsf_fake_quantizer *q, const float *in,
+                          float *out, size_t n);
 
     void (*wire1_encode)(size_t block, float scale, const float *in,
                          uint8_t *out, size_t n);

@@ -27,6 +27,7 @@
 #include "kernels/loops_key_tiles.h"
 #include "kernels/loops_pack.h"
 #include "kernels/loops_wire.h"
+#include "kernels/loops_fake_quantize.h"
 #include "kernels/loops_signs.h"
 
 #define NUM  uint16_t
@@ -89,6 +90,7 @@ const struct dsf_loops DSF_LOOPS = {
     .wire8_decode = wire8_decode,
     .wire4_encode = wire4_encode,
     .wire4_decode = wire4_decode,
+    .fake_quantize = fake_quantize,
     .wire1_encode = wire1_encode,
     .wire1_decode = wire1_decode,
     .error_add = error_add,

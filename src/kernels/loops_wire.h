@@ -239,5 +239,4 @@ static void wire4_decode(size_t block, const uint8_t *in, float *out, size_t n)
     }
 }
 
-#undef ROUNDER
 #endif

@@ -97,6 +97,25 @@ struct dsf_compress_keys {
     int embedding;            /* enum dsf_embedding */
 };
 
+/* How weights are quantized (kernels/fake_quantize.h), and what says that none
+ * are pruned. */
+#define DSF_QUANTIZERS(X)                                                      \
+    X(DSF_UNQUANTIZED, "none")                                                 \
+    X(DSF_SYMMETRIC, "symmetric")                                              \
+    X(DSF_ASYMMETRIC, "asymmetric")                                            \
+    X(DSF_TERNARY, "ternary") X(DSF_BINARY, "binary")
+#define DSF_UNPRUNED "none"
+
+struct dsf_weights_keys {
+    int quantize;                      /* position in DSF_QUANTIZERS */
+    int64_t bits, start_bits;          /* start_bits = -1: bits */
+    int64_t period;                    /* steps with start_bits */
+    int64_t group;                     /* numbers that share a scale */
+    char *prune;                       /* "2:4"; DSF_UNPRUNED */
+    int64_t quantize_from, prune_from; /* steps */
+    bool embedding;
+};
+
 /* dsf_zero_keys(job), and its like. */
 #define DSF_POLICY_KEYS(policy)                                                \
     static inline const struct dsf_##policy##_keys *dsf_##policy##_keys(       \
@@ -109,6 +128,7 @@ DSF_POLICY_KEYS(zero)
 DSF_POLICY_KEYS(recompute)
 DSF_POLICY_KEYS(offload)
 DSF_POLICY_KEYS(precision)
+DSF_POLICY_KEYS(weights)
 DSF_POLICY_KEYS(compress)
 #undef DSF_POLICY_KEYS
 
@@ -155,6 +175,12 @@ int32_t dsf_compress_node(const struct dsflow_plan *plan);
 /* Are gradients, or parameters, sent in another format than they have? */
 bool dsf_compresses_gradients(const struct dsf_job *job);
 bool dsf_compresses_params(const struct dsf_job *job);
+
+/* Does a step compute with weights that are quantized or pruned? And what a
+ * job says of the latter: of each `of` so many stay; false if it says nothing
+ * of the kind. */
+bool dsf_changes_weights(const struct dsf_job *job);
+bool dsf_read_pruning(const char *text, int *keep, int *of);
 
 /* Are errors of coded gradients carried over to the next step? */
 bool dsf_carries_errors(const struct dsf_job *job);

@@ -103,38 +103,72 @@ static void rewrite_task(struct dsf_masters *m,
             write(m, t, t->data[i], copy_of(m, t->data[i]));
 }
 
-/* Copies of what has a master from here on. */
-static void add_prepare(struct dsf_masters *m)
+/* What gets its master here, in the order of units and their parts, which is
+ * that of the casts in `prepare`: those of another process may get theirs here,
+ * where it leaves out who would use a copy in another type, and messages have
+ * to go in the order of the whole graph. */
+struct fresh {
+    uint32_t id;
+    const struct dsflow_data_spec *d;
+};
+
+static int compare(const void *left, const void *right)
+{
+    const struct dsflow_data_spec *a = ((const struct fresh *)left)->d;
+    const struct dsflow_data_spec *b = ((const struct fresh *)right)->d;
+
+    return a->unit != b->unit ? (a->unit > b->unit) - (a->unit < b->unit)
+                              : (a->part > b->part) - (a->part < b->part);
+}
+
+static uint32_t find_fresh(const struct dsf_masters *m, struct fresh *v)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ndata(m->rw.in); i++)
+        if (gets_master(m, (dsflow_data_id){ i }))
+            v[n++] = (struct fresh){ i, spec_of(m, (dsflow_data_id){ i }) };
+    qsort(v, n, sizeof(*v), compare);
+    return n;
+}
+
+/* The copies of those of `v` that come before `next`, or all: NULL. */
+static uint32_t add_prepare(struct dsf_masters *m, const struct fresh *v,
+                            uint32_t n, const struct fresh *next)
 {
     struct dsflow_task_spec like =
         DSFLOW_TASK(.microbatch = -1, .tile = -1, .pass = DSFLOW_UPDATE,
                     .program = m->prepare);
+    uint32_t i = 0;
 
-    for (uint32_t i = 0; i < dsflow_graph_ndata(m->rw.in); i++) {
-        dsflow_data_id id = { i };
+    for (; i < n && (next == NULL || compare(&v[i], next) < 0); i++) {
+        const dsflow_data_id id = { v[i].id };
 
-        if (!gets_master(m, id))
-            continue;
-        like.layer = (int16_t)m->plan->model->units[spec_of(m, id)->unit].layer;
+        like.layer = (int16_t)m->plan->model->units[v[i].d->unit].layer;
         write(m, &like, id, copy_of(m, id));
     }
+    return i;
 }
 
 static void rewrite_all(struct dsf_masters *m)
 {
+    struct fresh *fresh =
+        dsf_xcalloc((size_t)dsflow_graph_ndata(m->rw.in) + 1, sizeof(*fresh));
+    const uint32_t n = find_fresh(m, fresh);
     const struct dsflow_task_spec *t;
-    bool added = false;
+    uint32_t at = 0;
 
     m->prepare = dsflow_graph_add_program(m->rw.out, DSF_PREPARE);
     for (uint32_t i = 0; (t = dsf_nth_task(m->rw.in, i)) != NULL; i++) {
-        if (!added && t->program >= m->prepare) {
-            add_prepare(m);
-            added = true;
-        }
+        if (t->program > m->prepare)
+            at += add_prepare(m, fresh + at, n - at, NULL);
+        if (t->program == m->prepare && spec_of(m, t->data[0])->unit >= 0)
+            at += add_prepare(m, fresh + at, n - at,
+                              &(struct fresh){ 0, spec_of(m, t->data[0]) });
         rewrite_task(m, t);
     }
-    if (!added)
-        add_prepare(m);
+    add_prepare(m, fresh + at, n - at, NULL);
+    free(fresh);
 }
 
 void dsf_masters_rewrite(struct dsf_masters *m, struct dsflow_graph *in,

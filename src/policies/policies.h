@@ -14,7 +14,7 @@ extern const struct dsflow_policy dsf_policy_sequence_parallel;
 extern const struct dsflow_policy dsf_policy_recompute;
 extern const struct dsflow_policy dsf_policy_pipeline;
 extern const struct dsflow_policy dsf_policy_replace, dsf_policy_precision;
-extern const struct dsflow_policy dsf_policy_compress;
+extern const struct dsflow_policy dsf_policy_weights, dsf_policy_compress;
 extern const struct dsflow_policy dsf_policy_zero, dsf_policy_collectives;
 extern const struct dsflow_policy dsf_policy_strict;
 extern const struct dsflow_policy dsf_policy_send;

@@ -22,6 +22,7 @@ static const void *const builtin[] = {
     &dsf_policy_pipeline,   /* ranks: what is below knows where things are */
     &dsf_policy_replace,    /* so far all kinds of task were known ones */
     &dsf_policy_precision,  /* from here on data may have other types */
+    &dsf_policy_weights,    /* … and passes use other weights than updates */
     &dsf_policy_compress,   /* … and what is sent is not what is kept */
     &dsf_policy_zero,       /* shards, once it is known who shares them */
     &dsf_policy_collectives, /* all that ranks do together has been said */

@@ -97,7 +97,8 @@ static bool writes_copy(const struct dsf_precision *p,
 {
     return dsf_optimizer_copy_port(t->op) > 0 &&
            dsf_keeps_masters(p->plan->job) &&
-           !dsf_compresses_params(p->plan->job) && stays_there(p, t);
+           !dsf_compresses_params(p->plan->job) &&
+           !dsf_changes_weights(p->plan->job) && stays_there(p, t);
 }
 
 static void add_task(struct dsf_precision *p,

@@ -14,6 +14,7 @@
 #include "config/choice.h"
 #include "tasks/collective.h"
 #include "tasks/loss_scale.h"
+#include "tasks/weight_form.h"
 
 /* load_batch               { cursor R, batch W }
  *   cursor: int64[DSF_CURSOR], [0] is the step to load; [1] is the program's
@@ -191,6 +192,25 @@ struct dsf_cast_args {
                        codes are, in a buffer that may be longer; 0: as many as
                        the buffer has */
 };
+
+/* fake_quantize            { control R, in R, out RW }
+ *   out[out_at ..] = in[in_at ..], numbers at .. at+elems of the unit, as
+ *   `form` has them after as many updates as control says; out may be bf16 or
+ *   fp16, and is rounded to the nearest. */
+enum { DSF_FAKE_QUANTIZE_CHUNK = 4096 }; /* numbers at a time, whole groups */
+struct dsf_fake_quantize_args {
+    struct dsf_weight_form form;
+    int64_t elems, at, in_at, out_at;
+    int64_t behind; /* 1: it stands behind the update of the step, and counts
+                       it; 0: in `prepare`, where all have been counted */
+};
+
+/* How many updates there were. */
+DSF_WEIGHT_FORM_FN int64_t dsf_fake_quantize_after(
+    const struct dsf_fake_quantize_args *a, const struct dsflow_control *c)
+{
+    return c->updates + (a->behind && !c->skip);
+}
 
 /* How long a step of a matrix is: task_muon.c. */
 #define DSF_MUON_SCALES(X) X(DSF_MUON_SHAPE, "shape") X(DSF_MUON_RMS, "rms")

@@ -40,6 +40,26 @@ static bool find_of_cast(const struct dsflow_task_spec *t, unsigned port,
     return port < 2;
 }
 
+static bool find_of_weights(const struct dsflow_task_spec *t, unsigned port,
+                            struct numbers *n)
+{
+    enum { IN = 1, OUT };
+    const struct dsf_fake_quantize_args *a = t->args;
+
+    *n = (struct numbers){ port == IN ? a->in_at : a->out_at, a->elems,
+                           port == OUT };
+    return port == IN || port == OUT;
+}
+
+static bool find(const struct dsflow_task_spec *t, unsigned port,
+                 struct numbers *n)
+{
+    return t->op->update                    ? find_of_update(t, port, n)
+           : t->op == &dsf_op_cast          ? find_of_cast(t, port, n)
+           : t->op == &dsf_op_fake_quantize ? find_of_weights(t, port, n)
+                                            : false;
+}
+
 struct dsf_portion dsf_portion_of(const struct dsflow_graph *g,
                                   const struct dsflow_task_spec *t, unsigned i)
 {
@@ -52,9 +72,7 @@ struct dsf_portion dsf_portion_of(const struct dsflow_graph *g,
     struct numbers n;
 
     /* Scales stand in front of all int8 numbers. */
-    if (dtype == DSFLOW_INT8_BLOCK ||
-        !(t->op->update ? find_of_update(t, port, &n)
-                        : t->op == &dsf_op_cast && find_of_cast(t, port, &n)))
+    if (dtype == DSFLOW_INT8_BLOCK || !find(t, port, &n))
         return part;
     part.at = dsflow_dtype_bytes(dtype, n.at);
     part.bytes = dsflow_dtype_bytes(dtype, n.elems);

@@ -46,7 +46,8 @@
                         BARE(all_gather) BARE(                                 \
                             reduce_scatter) BARE(all_reduce) BARE(all_to_all)  \
                             BARE(broadcast) BARE(transmit) BARE(receive)       \
-                                OP(swap_in) OP(swap_out) OP(cast) OP(recode)   \
+                                OP(swap_in) OP(swap_out) OP(cast)              \
+                                    OP(fake_quantize) OP(recode)               \
                                     OP(add_recoded) OP(feed_back) OP(compress) \
                                         OP(add_compressed) OP(decompress) OP(  \
                                             gather_coded) OP(pack_rows) OP(add_rows) OP(adam)   \

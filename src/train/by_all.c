@@ -204,11 +204,11 @@ int dsf_by_all_serve(struct dsf_session *s, struct dsf_wire *wire,
     struct dsflow_err why = { 0 };
     struct done d = { 0 };
     struct request r;
-    int64_t from;
+    int64_t from, updates;
     int status = dsf_pass(wire, false, 0, REQUEST, &r, sizeof(r), err);
 
     if (status == DSFLOW_OK && r.what == START)
-        d.status = dsf_session_start_own(s, r.step, &from, &why);
+        d.status = dsf_session_start_own(s, r.step, &from, &updates, &why);
     else if (status == DSFLOW_OK && r.what == LOAD)
         status = load(s, wire, r.folder, &d, &why, err);
     else if (status == DSFLOW_OK)

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "model/hf.h"
+#include "policies/trained_weights.h"
 #include "text/tokenizer_export.h"
 #include "train/identity.h"
 #include "train/vocabulary.h"
@@ -34,10 +35,30 @@ static void warn_of_model(const struct dsf_session *s)
     }
 }
 
-int dsf_export(const struct dsf_session *s, const char *folder,
-               enum dsflow_dtype dtype, dsf_unit_fn read, void *user,
-               struct dsflow_err *err)
+/* Weights as the model has them. */
+struct trained {
+    const struct dsf_session *s;
+    int64_t updates;
+    dsf_unit_fn read;
+    void *user;
+};
+
+static int read_trained(void *user, unsigned unit, float *to,
+                        struct dsflow_err *err)
 {
+    const struct trained *t = user;
+    int status = t->read(t->user, unit, to, err);
+
+    if (status == DSFLOW_OK)
+        dsf_trained_apply(t->s->job, &t->s->model, unit, t->updates, to);
+    return status;
+}
+
+int dsf_export(const struct dsf_session *s, const char *folder,
+               enum dsflow_dtype dtype, int64_t updates, dsf_unit_fn read,
+               void *user, struct dsflow_err *err)
+{
+    struct trained trained = { s, updates, read, user };
     struct dsf_tokenizer_export tok = { .nfiles = 0 };
     struct dsf_hf_file files[DSF_MOST_TOKENIZER_FILES];
     struct dsf_hf_export_spec spec = { .folder = folder,
@@ -72,7 +93,7 @@ int dsf_export(const struct dsf_session *s, const char *folder,
             (struct dsf_hf_file){ from->name, from->text, from->n };
     }
     spec.config = tok.ids;
-    status = dsf_hf_export(&s->model, &spec, read, user, err);
+    status = dsf_hf_export(&s->model, &spec, read_trained, &trained, err);
     dsf_tokenizer_export_fini(&tok);
     return status;
 }

@@ -355,6 +355,32 @@ static void list_sent(const struct dsf_session *s, struct dsf_identity *of)
         open_key(of, DSF_EFFECT_PRECISION, "compress.node");
 }
 
+/* What weights are quantized to, and pruned; keys without an effect do not
+ * count. */
+static void list_weights(const struct dsf_job *j, struct dsf_identity *of)
+{
+    static const char *const names[] = { DSF_QUANTIZERS(DSF_CHOICE_NAME) };
+    const struct dsf_weights_keys *keys = dsf_weights_keys(j);
+    const bool quantized = keys->quantize != DSF_UNQUANTIZED;
+    const bool pruned = strcmp(keys->prune, DSF_UNPRUNED) != 0;
+    char bits[64] = "", groups[64] = "", from[32] = "";
+
+    if (keys->quantize == DSF_SYMMETRIC || keys->quantize == DSF_ASYMMETRIC)
+        snprintf(bits, sizeof(bits), " %d to %d bits, period %d",
+                 (int)(keys->start_bits < 0 ? keys->bits : keys->start_bits),
+                 (int)keys->bits, (int)keys->period);
+    if (quantized)
+        snprintf(groups, sizeof(groups), " in groups of %d from step %d",
+                 (int)keys->group, (int)keys->quantize_from);
+    if (pruned)
+        snprintf(from, sizeof(from), " from step %d", (int)keys->prune_from);
+    add(of, DSF_EFFECT_PRECISION, "weights.quantize", "%s%s%s",
+        names[keys->quantize], bits, groups);
+    add(of, DSF_EFFECT_PRECISION, "weights.prune", "%s%s", keys->prune, from);
+    add_flag(of, DSF_EFFECT_PRECISION, "weights.embedding",
+             (quantized || pruned) && keys->embedding);
+}
+
 void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
 {
     const struct dsf_job *j = s->job;
@@ -366,6 +392,7 @@ void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
     add_real(of, DSF_EFFECT_UPDATE, "optimizer.momentum",
              dsf_identity_momentum(j));
     list_types(s, of);
+    list_weights(j, of);
     list_sent(s, of);
     add(of, DSF_EFFECT_TEXT, "job.seed", "%" PRId64, j->main.seed);
     add_flag(of, DSF_EFFECT_TEXT, "data.shuffle", j->data.shuffle);
@@ -429,7 +456,10 @@ static const struct {
                    { "batch.sequence_groups", "1" },
                    { "sparse_attention.mode", "dense" },
                    { "batch.head_columns", "0" },
-                   { "compress.embedding", "dense" } };
+                   { "compress.embedding", "dense" },
+                   { "weights.quantize", "none" },
+                   { "weights.prune", "none" },
+                   { "weights.embedding", "false" } };
 
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,
                       struct dsflow_err *err)

@@ -20,6 +20,7 @@ struct dsf_params {
     struct dsf_st_file *checkpoint; /* of this run, or of the one that it
                                        starts from; NULL: … */
     struct dsf_hf *hf;              /* … from here; NULL: at random */
+    int64_t updates;                /* that made them */
 };
 
 /* A key of the model that is another than in the checkpoint. */
@@ -95,6 +96,27 @@ int dsf_params_find(const struct dsf_session *s, int64_t step, char **folder,
     return status;
 }
 
+/* Of an old one all steps count, as it does not say which were skipped. */
+static int read_updates(struct dsf_params *p, const char *folder, int64_t step,
+                        struct dsflow_err *err)
+{
+    struct dsf_ckpt_fields numbers = { .n = 0 };
+    int status = dsf_ckpt_fields_read(folder, "numbers", &numbers, err);
+    const char *text = dsf_ckpt_fields_find(&numbers, "control.step");
+
+    char *end = NULL;
+
+    p->updates = text == NULL ? step : strtoll(text, &end, 10);
+    if (status == DSFLOW_OK &&
+        (p->updates < 0 || (text != NULL && (end == text || *end != '\0'))))
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s/manifest.json: numbers: control.step: %.60s: "
+                             "expected a number of updates",
+                             folder, text);
+    dsf_ckpt_fields_fini(&numbers);
+    return status;
+}
+
 static int open_checkpoint(struct dsf_params *p, int64_t step, int64_t *from,
                            struct dsflow_err *err)
 {
@@ -106,6 +128,8 @@ static int open_checkpoint(struct dsf_params *p, int64_t step, int64_t *from,
         status = dsf_ckpt_open_part(folder, "params", &p->checkpoint, err);
         *from = meta.step;
     }
+    if (status == DSFLOW_OK && folder != NULL)
+        status = read_updates(p, folder, meta.step, err);
     free(folder);
     return status;
 }
@@ -154,6 +178,11 @@ void dsf_params_close(struct dsf_params *p)
     dsf_st_close(p->checkpoint);
     dsf_hf_close(p->hf);
     free(p);
+}
+
+int64_t dsf_params_updates(const struct dsf_params *p)
+{
+    return p->updates;
 }
 
 void dsf_params_say(const struct dsf_session *s, int64_t step, int64_t from)
@@ -211,12 +240,14 @@ void dsf_params_free(const struct dsf_session *s, float **all)
 }
 
 int dsf_params_all(const struct dsf_session *s, int64_t step, float ***out,
-                   int64_t *from, struct dsflow_err *err)
+                   int64_t *updates, struct dsflow_err *err)
 {
     struct dsf_params *p = NULL;
+    int64_t from;
     float **all = dsf_xcalloc(s->model.nunits, sizeof(*all));
-    int status = dsf_params_open(s, step, &p, from, err);
+    int status = dsf_params_open(s, step, &p, &from, err);
 
+    *updates = status == DSFLOW_OK ? p->updates : 0;
     dsf_notice("reading the weights");
     for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++) {
         status = dsf_unit_alloc(&s->model, u, &all[u], err);

@@ -26,6 +26,9 @@ int dsf_params_open(const struct dsf_session *s, int64_t step,
                     struct dsflow_err *err);
 void dsf_params_close(struct dsf_params *params); /* NULL is fine */
 
+/* How many updates made them; 0 where they are of no checkpoint. */
+int64_t dsf_params_updates(const struct dsf_params *params);
+
 /* A line for people: which weights these are. */
 void dsf_params_say(const struct dsf_session *s, int64_t step, int64_t from);
 
@@ -33,10 +36,10 @@ void dsf_params_say(const struct dsf_session *s, int64_t step, int64_t from);
 int dsf_params_read(void *params, unsigned unit, float *to,
                     struct dsflow_err *err);
 
-/* The same all at once, by unit, in memory of their own: for commands that have
- * no executor. */
+/* The same all at once, by unit, in memory of their own, and how many updates
+ * made them: for those who have no executor. */
 int dsf_params_all(const struct dsf_session *s, int64_t step, float ***all,
-                   int64_t *from, struct dsflow_err *err);
+                   int64_t *updates, struct dsflow_err *err);
 void dsf_params_free(const struct dsf_session *s, float **all);
 
 #endif

@@ -104,7 +104,8 @@ int dsf_session_plan_alone(struct dsf_session *s, const struct dsf_wire *wire,
     dsf_watch_ranks(dsf_process_first(&all, wire->process),
                     dsf_process_first(&all, wire->process + 1) -
                         dsf_process_first(&all, wire->process));
-    status = dsf_policies_build_asked(s->plan, &all, wire->process, &asked, err);
+    status =
+        dsf_policies_build_asked(s->plan, &all, wire->process, &asked, err);
     if (status < 0)
         return status;
     s->graph = asked.graph;
@@ -129,7 +130,8 @@ void dsf_session_weigh_own(const struct dsf_session *s,
 {
     const struct dsf_processes all = dsf_session_processes(s, wire);
 
-    dsf_fit_weigh_some(s->plan, s->graph, dsf_process_first(&all, wire->process),
+    dsf_fit_weigh_some(s->plan, s->graph,
+                       dsf_process_first(&all, wire->process),
                        dsf_process_first(&all, wire->process + 1), w);
 }
 
@@ -329,13 +331,14 @@ int dsf_session_serve(struct dsf_session *s, struct dsf_wire *wire,
 }
 
 int dsf_session_start_own(struct dsf_session *s, int64_t step, int64_t *from,
-                          struct dsflow_err *err)
+                          int64_t *updates, struct dsflow_err *err)
 {
     struct dsf_params *params;
     int status = dsf_params_open(s, step, &params, from, err);
 
     if (status < 0)
         return status;
+    *updates = dsf_params_updates(params);
     for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++)
         status = dsf_contents_fill(&s->mine, u, DSF_KEPT_PARAM, dsf_params_read,
                                    params, err);
@@ -343,9 +346,21 @@ int dsf_session_start_own(struct dsf_session *s, int64_t step, int64_t *from,
     return status;
 }
 
+static struct dsflow_control *control_of(struct dsf_session *s,
+                                         enum dsflow_access access)
+{
+    return dsf_contents_map(&s->contents, 0, DSF_KEPT_CONTROL, access);
+}
+
+int64_t dsf_session_updates(struct dsf_session *s)
+{
+    return control_of(s, DSFLOW_R)->updates;
+}
+
 int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
                       struct dsflow_err *err)
 {
+    int64_t updates = 0;
     int status = dsf_by_all_start(s, step, err);
 
     if (status < 0)
@@ -353,9 +368,11 @@ int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
     dsf_notice(strcmp(s->job->model.init, "random") == 0
                    ? "drawing the first weights"
                    : "reading the weights");
-    status = dsf_session_start_own(s, step, from, err);
+    status = dsf_session_start_own(s, step, from, &updates, err);
     status = dsf_by_all_end(s, status, err);
     dsf_notice_end();
+    if (status == DSFLOW_OK) /* copies may follow from it */
+        control_of(s, DSFLOW_RW)->updates = updates;
     s->unprepared = true;
     return status == DSFLOW_OK ? dsf_session_prepare(s, err) : status;
 }

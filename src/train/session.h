@@ -161,7 +161,7 @@ int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
 
 /* What of it is this process's, one of several. */
 int dsf_session_start_own(struct dsf_session *s, int64_t step, int64_t *from,
-                          struct dsflow_err *err);
+                          int64_t *updates, struct dsflow_err *err);
 
 /* Run the program `prepare`, if the graph has it and parameters were written
  * since it ran. Before a step or a validation, when nothing is under way. */
@@ -195,6 +195,9 @@ struct dsf_plan_saves dsf_session_saves(struct dsf_session *s);
  * yet. `fresh`: those that are there will be removed first. */
 int dsf_session_check_room(struct dsf_session *s, int64_t done, bool fresh,
                            struct dsflow_err *err);
+
+/* How many updates the weights of an open session have behind them. */
+int64_t dsf_session_updates(struct dsf_session *s);
 
 /* The weights of an open session as whole units, all at once: where a unit is in
  * one piece in memory, that piece itself, else a copy. */

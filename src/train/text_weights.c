@@ -5,9 +5,11 @@
 #include "base/notice.h"
 #include "base/units.h"
 #include "kernels/narrow.h"
+#include "policies/trained_weights.h"
 #include "train/generation_types.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void begin(struct dsf_text_weights *w, const struct dsf_model *m)
 {
@@ -36,9 +38,49 @@ static int round_unit(struct dsf_text_weights *w, const struct dsf_model *m,
     return DSFLOW_OK;
 }
 
+/* What tasks use of numbers in memory of their own, which it takes over. */
+static int take_unit(struct dsf_text_weights *w, const struct dsf_model *m,
+                     unsigned u, enum dsflow_dtype type, float *wide,
+                     struct dsflow_err *err)
+{
+    int status;
+
+    if (type == DSFLOW_FP32) {
+        w->v[u] = wide;
+        w->own[u] = true;
+        return DSFLOW_OK;
+    }
+    status = round_unit(w, m, u, type, wide, err);
+    free(wide);
+    return status;
+}
+
+static bool is_changed(const struct dsf_model *m, const struct dsf_job *job,
+                       unsigned u)
+{
+    struct dsf_weight_form form;
+
+    return dsf_trained_form(job, m, &m->units[u], &form);
+}
+
+static int lend_changed(struct dsf_text_weights *w, const struct dsf_model *m,
+                        const struct dsf_job *job, int64_t updates, unsigned u,
+                        enum dsflow_dtype type, const float *params,
+                        struct dsflow_err *err)
+{
+    float *wide = NULL;
+    int status = dsf_unit_alloc(m, u, &wide, err);
+
+    if (status < 0)
+        return status;
+    memcpy(wide, params, (size_t)m->units[u].elems * sizeof(*wide));
+    dsf_trained_apply(job, m, u, updates, wide);
+    return take_unit(w, m, u, type, wide, err);
+}
+
 int dsf_text_weights_lend(struct dsf_text_weights *w, const struct dsf_model *m,
-                          const struct dsf_job *job, float *const *params,
-                          struct dsflow_err *err)
+                          const struct dsf_job *job, int64_t updates,
+                          float *const *params, struct dsflow_err *err)
 {
     const struct dsf_generation_types types = dsf_generation_types(m, job);
     int status = DSFLOW_OK;
@@ -47,7 +89,9 @@ int dsf_text_weights_lend(struct dsf_text_weights *w, const struct dsf_model *m,
     for (unsigned u = 0; u < m->nunits && status == DSFLOW_OK; u++) {
         enum dsflow_dtype type = dsf_generation_unit_type(m, types, u);
 
-        if (type == DSFLOW_FP32)
+        if (is_changed(m, job, u))
+            status = lend_changed(w, m, job, updates, u, type, params[u], err);
+        else if (type == DSFLOW_FP32)
             w->v[u] = params[u];
         else
             status = round_unit(w, m, u, type, params[u], err);
@@ -55,38 +99,29 @@ int dsf_text_weights_lend(struct dsf_text_weights *w, const struct dsf_model *m,
     return status;
 }
 
-static int read_unit(struct dsf_text_weights *w, const struct dsf_model *m,
-                     unsigned u, enum dsflow_dtype type, dsf_unit_fn read,
-                     void *user, struct dsflow_err *err)
-{
-    float *wide = NULL;
-    int status = dsf_unit_alloc(m, u, &wide, err);
-
-    if (status == DSFLOW_OK)
-        status = read(user, u, wide, err);
-    if (status == DSFLOW_OK && type == DSFLOW_FP32) {
-        w->v[u] = wide;
-        w->own[u] = true;
-        return DSFLOW_OK;
-    }
-    if (status == DSFLOW_OK)
-        status = round_unit(w, m, u, type, wide, err);
-    free(wide);
-    return status;
-}
-
 int dsf_text_weights_read(struct dsf_text_weights *w, const struct dsf_model *m,
-                          const struct dsf_job *job, dsf_unit_fn read,
-                          void *user, struct dsflow_err *err)
+                          const struct dsf_job *job, int64_t updates,
+                          dsf_unit_fn read, void *user, struct dsflow_err *err)
 {
     const struct dsf_generation_types types = dsf_generation_types(m, job);
     int status = DSFLOW_OK;
 
     begin(w, m);
     dsf_notice("reading the weights");
-    for (unsigned u = 0; u < m->nunits && status == DSFLOW_OK; u++)
-        status = read_unit(w, m, u, dsf_generation_unit_type(m, types, u), read,
-                           user, err);
+    for (unsigned u = 0; u < m->nunits && status == DSFLOW_OK; u++) {
+        float *wide = NULL;
+
+        status = dsf_unit_alloc(m, u, &wide, err);
+        if (status == DSFLOW_OK)
+            status = read(user, u, wide, err);
+        if (status < 0) {
+            free(wide);
+            break;
+        }
+        dsf_trained_apply(job, m, u, updates, wide);
+        status = take_unit(w, m, u, dsf_generation_unit_type(m, types, u), wide,
+                           err);
+    }
     dsf_notice_end();
     return status;
 }
@@ -110,7 +145,7 @@ double dsf_text_weights_bytes(const struct dsf_model *m,
     for (unsigned u = 0; u < m->nunits; u++) {
         enum dsflow_dtype type = dsf_generation_unit_type(m, types, u);
 
-        if (type != DSFLOW_FP32)
+        if (type != DSFLOW_FP32 || is_changed(m, job, u))
             bytes += (double)dsflow_dtype_bytes(type, m->units[u].elems);
     }
     return bytes;

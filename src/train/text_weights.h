@@ -1,5 +1,6 @@
 /* text_weights.h - the weights of a model as text is made with them: each unit
- * in the type in which the tasks of generation use it. */
+ * in the type in which the tasks of generation use it, and quantized or pruned
+ * where the job trains it to be, as it was after so many updates. */
 #ifndef DSF_TRAIN_TEXT_WEIGHTS_H
 #define DSF_TRAIN_TEXT_WEIGHTS_H
 
@@ -11,18 +12,18 @@ struct dsf_text_weights {
     unsigned n;
 };
 
-/* Units in fp32 are lent: params[u] stays the caller's, and has to stay there.
- * Of the others rounded copies are made. `job` as in generate.h. */
+/* Units that are used as they are are lent: params[u] stays the caller's, and
+ * has to stay there. Of the others copies are made. `job` as in generate.h. */
 int dsf_text_weights_lend(struct dsf_text_weights *weights,
                           const struct dsf_model *model,
-                          const struct dsf_job *job, float *const *params,
-                          struct dsflow_err *err);
+                          const struct dsf_job *job, int64_t updates,
+                          float *const *params, struct dsflow_err *err);
 
 /* Units that are read one by one, so that they are in memory once. */
 int dsf_text_weights_read(struct dsf_text_weights *weights,
                           const struct dsf_model *model,
-                          const struct dsf_job *job, dsf_unit_fn read,
-                          void *user, struct dsflow_err *err);
+                          const struct dsf_job *job, int64_t updates,
+                          dsf_unit_fn read, void *user, struct dsflow_err *err);
 
 /* After an error, too; what is all zero is fine. */
 void dsf_text_weights_fini(struct dsf_text_weights *weights);

@@ -95,8 +95,8 @@ static void make(struct bench *b, const char *type)
                        (const char *[]){ precision }, 1, NULL, &b->job, &err),
          &err);
     must(dsf_model_init(&b->model, &b->job, &err), &err);
-    must(dsf_text_weights_read(&b->weights, &b->model, &b->job, draw, &b->model,
-                               &err),
+    must(dsf_text_weights_read(&b->weights, &b->model, &b->job, 0, draw,
+                               &b->model, &err),
          &err);
     b->type = dsf_compute_type(&b->job);
     for (unsigned u = 0; u < b->model.nunits; u++)

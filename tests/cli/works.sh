@@ -36,6 +36,8 @@ two_level, error="int8":compress.gradients=int4 compress.node=2 batch.groups=4 c
 params="int8":compress.params=int8
 secondary:compress.params=int8 compress.secondary=1 zero.stage=3
 embedding="rows":compress.embedding=rows model.family=llama model.tied=false model.vocab=4096
+quantize:weights.quantize=symmetric weights.group=32
+prune:weights.prune=2:4
 lamb:optimizer.kind=lamb
 adagrad:optimizer.kind=adagrad
 muon:optimizer.kind=muon

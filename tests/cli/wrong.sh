@@ -66,7 +66,7 @@ wrong 2 "--resume: yes: expected latest-good or changed, or nothing" run job.tom
 for range in some 0:3 3:2 11:12; do
     wrong 2 "--trace=$range: expected FIRST:LAST, steps from 1 to 10, or all" run job.toml --trace=$range
 done
-wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, sequence_parallel, pipeline, replace, precision, compress, zero, collectives, strict, send, offload, priorities" plan job.toml --until zeroo
+wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, sequence_parallel, pipeline, replace, precision, weights, compress, zero, collectives, strict, send, offload, priorities" plan job.toml --until zeroo
 wrong 2 "list: things: expected tasks, codelets, policies, optimizers, schedules, layouts, segments, axes, formats, plugins, deepspeed or keys" list things
 wrong 2 "checkpoint: burn: expected list, verify, show, export or import" checkpoint burn x
 wrong 2 "none/checkpoints: No such file or directory" checkpoint list none

@@ -58,6 +58,11 @@
     "precision.compute=fp16 precision.initial_scale=2e6 "                      \
     "precision.scale_window=1 precision.hysteresis=1 "
 #define ROWS           "model.tied=false model.vocab=2048 compress.embedding=rows "
+/* Bits fall, and weights go, while the five steps are made. */
+#define IN_BITS(by)                                                            \
+    "weights.quantize=" by " weights.start_bits=4 weights.bits=2 "             \
+    "weights.period=1 weights.group=16 "
+#define PRUNED         "weights.prune=2:4 weights.prune_from=2 "
 #define PARAMS(format) "compress.keep=0 compress.params=" format " "
 
 const char *const mesh_trials[] = {
@@ -650,6 +655,35 @@ const char *const mesh_trials[] = {
                             "mesh.data=2 zero.stage=1 " ALL_CPU,
     "gpt2 " PARAMS("int8") GATED "mesh.data=2 zero.stage=3 zero.keep=0 "
                                  "optimizer.kind=lion optimizer.clip=0.0",
+
+    /* Weights that are quantized or pruned are so on the rank that has them,
+     * whatever part it has, and wherever they and the masters are. */
+    "gpt2 " IN_BITS("symmetric") "mesh.data=2",
+    "llama " IN_BITS("asymmetric") PRUNED "mesh.data=4 zero.stage=1 "
+                                          "batch.groups=8",
+    "gpt2 " PRUNED "mesh.data=2 zero.stage=2 mesh.pipeline=2 "
+    "precision.compute=bf16 weights.embedding=true",
+    "llama " IN_BITS("symmetric") "mesh.data=2 mesh.tensor=2 zero.stage=3 "
+                                  "zero.keep=0 mesh.pipeline=2",
+    "gpt2 " IN_BITS("symmetric") PRUNED "mesh.data=2 zero.stage=3 zero.keep=0 "
+                                        "recompute.what=block "
+                                        "offload.piece=4KiB " ALL_NVME,
+    "llama weights.quantize=ternary weights.group=32 mesh.data=2 zero.stage=1 "
+    "precision.compute=bf16 precision.states=int8 offload.piece=4KiB " ALL_CPU,
+    "gpt2 weights.quantize=binary weights.quantize_from=1 weights.group=32 "
+    "mesh.sequence=2 batch.tile=16 zero.stage=2 offload.optimizer=cpu",
+    "gpt2 " IN_BITS("symmetric") PRUNED OVERFLOWS "mesh.data=2 zero.stage=2 "
+                                                  "offload.params=cpu",
+    "llama " IN_BITS("asymmetric") "optimizer.kind=muon mesh.data=2 "
+                                   "zero.stage=1 model.tied=true "
+                                   "weights.embedding=true",
+    "gpt2 " IN_BITS("symmetric") "optimizer.kind=lamb mesh.data=2 zero.stage=3 "
+                                 "zero.keep=0 precision.compute=bf16",
+    "llama weights.quantize=symmetric weights.group=64 model.ffn_width=128 "
+    "weights.prune=1:16 mesh.data=3 batch.sequences=12 zero.stage=1",
+    "gpt2 " ONEBIT IN_BITS("symmetric") "mesh.data=2 zero.stage=1 "
+                                        "batch.groups=4",
+    "gpt2 " GRADS("int8") IN_BITS("symmetric") GATED "mesh.data=2",
 
     /* Sums of nodes are coded again: of some groups of a rank, of several
      * ranks, of groups that stand across ranks, and where the sums are fewer

@@ -54,6 +54,7 @@ static const char *const counts[] = {
     "shrink.",           "lamb.",         "muon.",
     "onebit_adam.",      "onebit_lamb.",  "compress.",
     "sparse_attention.", "zeroone_adam.", "batch.head_columns",
+    "weights.",
 };
 
 /* But for those of them that only say what is sent: where gradients are coded,

@@ -62,6 +62,7 @@ static void policies_stand_behind_the_one_they_name(void **state)
                                          "behind_early",
                                          "replace",
                                          "precision",
+                                         "weights",
                                          "compress",
                                          "zero",
                                          "collectives",
@@ -79,7 +80,7 @@ static void policies_stand_behind_the_one_they_name(void **state)
     must(dsflow_plugin_add(&plugin_behind_early, "test", &err), &err);
     for (unsigned i = 0; order[i] != NULL; i++)
         assert_string_equal(dsflow_policy_at(i)->name, order[i]);
-    assert_null(dsflow_policy_at(18));
+    assert_null(dsflow_policy_at(19));
 }
 
 /* A schedule that is fine, then a policy that is not. */

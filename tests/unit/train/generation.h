@@ -45,9 +45,9 @@ static inline void make_of(struct loaded *l, int vocab, const char *table,
         for (int64_t i = 0; i < unit->decay; i++)
             l->params[u][i] *= 10;
     }
-    must(
-        dsf_text_weights_lend(&l->weights, &l->model, &l->job, l->params, &err),
-        &err);
+    must(dsf_text_weights_lend(&l->weights, &l->model, &l->job, 0, l->params,
+                               &err),
+         &err);
 }
 
 static inline void make(struct loaded *l, const char *table,

@@ -2,6 +2,7 @@
  * its tokenizer. */
 #include "small.h"
 
+#include "policies/trained_weights.h"
 #include "train/export.h"
 
 /* The weights of the small job with these keys as a folder. */
@@ -15,7 +16,7 @@ static void export(const char *keys, const char *name, enum dsflow_dtype dtype)
 
     open_small(&s, TO_MODEL, keys);
     must(dsf_params_open(&s, DSF_START, &params, &from, &err), &err);
-    must(dsf_export(&s, path, dtype, dsf_params_read, params, &err), &err);
+    must(dsf_export(&s, path, dtype, 0, dsf_params_read, params, &err), &err);
     dsf_params_close(params);
     dsf_session_close(&s);
     free(path);
@@ -30,7 +31,7 @@ static void check_same(const char *keys, const char *name, float off)
     struct dsf_session was, now;
     struct dsflow_err err;
     float **all;
-    int64_t from;
+    int64_t updates;
 
     open_small(&was, TO_MODEL, keys);
     must(open_job(&now, TO_MODEL, "bare.toml", init, &err), &err);
@@ -38,7 +39,7 @@ static void check_same(const char *keys, const char *name, float off)
     assert_true(is_there(config));
     assert_int_equal(now.model.nunits, was.model.nunits);
     assert_int_equal(now.model.family, was.model.family);
-    must(dsf_params_all(&now, DSF_START, &all, &from, &err), &err);
+    must(dsf_params_all(&now, DSF_START, &all, &updates, &err), &err);
     for (unsigned u = 0; u < was.model.nunits; u++) {
         float *want;
 
@@ -76,6 +77,50 @@ static void what_is_exported_is_read_again(void **state)
     }
 }
 
+/* Weights as the job trains them, after so many updates. */
+static void what_is_exported_is_what_was_trained(void **state)
+{
+    static const int64_t updates[] = { 2, 3 };
+
+    for (int i = 0; i < 2; i++) {
+        char *path = in_folder(i == 0 ? "@/exact" : "@/trained");
+        char *init = dsf_xasprintf("model.init=%s job.output=@/new", path);
+        struct dsf_session s, now;
+        struct dsf_params *params;
+        struct dsflow_err err;
+        float **all, *want;
+        int64_t n, moved = 0;
+
+        open_small(&s, TO_MODEL,
+                   "weights.quantize=ternary weights.group=16 "
+                   "weights.quantize_from=3");
+        must(dsf_params_open(&s, DSF_START, &params, &n, &err), &err);
+        must(dsf_export(&s, path, DSFLOW_FP32, updates[i], dsf_params_read,
+                        params, &err),
+             &err);
+        dsf_params_close(params);
+        must(open_job(&now, TO_MODEL, "bare.toml", init, &err), &err);
+        must(dsf_params_all(&now, DSF_START, &all, &n, &err), &err);
+        for (unsigned u = 0; u < s.model.nunits; u++) {
+            const int64_t elems = s.model.units[u].elems;
+
+            must(dsf_unit_alloc(&s.model, u, &want, &err), &err);
+            dsf_model_randomize(&s.model, u, 1, want);
+            for (int64_t k = 0; k < elems; k++)
+                moved += want[k] != all[u][k];
+            dsf_trained_apply(s.job, &s.model, u, updates[i], want);
+            assert_memory_equal(all[u], want, (size_t)elems * sizeof(*want));
+            free(want);
+        }
+        assert_int_equal(moved > 0, i == 1);
+        dsf_params_free(&now, all);
+        dsf_session_close(&now);
+        dsf_session_close(&s);
+        free(init);
+        free(path);
+    }
+}
+
 static int fail_to_read(void *user, unsigned unit, float *to,
                         struct dsflow_err *err)
 {
@@ -95,7 +140,7 @@ static void a_folder_appears_whole_or_not_at_all(void **state)
     open_small(&s, TO_MODEL, "");
     bytes = (size_t)s.model.units[0].elems * sizeof(float);
     assert_int_equal(
-        dsf_export(&s, path, DSFLOW_FP32, fail_to_read, &bytes, &err),
+        dsf_export(&s, path, DSFLOW_FP32, 0, fail_to_read, &bytes, &err),
         DSFLOW_EIO);
     assert_string_equal(err.msg, "the disk is gone");
     assert_false(is_there("@/half-done"));
@@ -103,7 +148,7 @@ static void a_folder_appears_whole_or_not_at_all(void **state)
     write_text("there/mine.txt", "mine");
     /* Before anything is read or written. */
     assert_int_equal(
-        dsf_export(&s, there, DSFLOW_FP32, fail_to_read, &bytes, &err),
+        dsf_export(&s, there, DSFLOW_FP32, 0, fail_to_read, &bytes, &err),
         DSFLOW_EINVAL);
     assert_non_null(strstr(err.msg, "there: Directory not empty: expected a "
                                     "new or empty folder"));
@@ -118,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_exported_is_read_again),
+        cmocka_unit_test(what_is_exported_is_what_was_trained),
         cmocka_unit_test(a_folder_appears_whole_or_not_at_all),
     };
 

@@ -49,8 +49,9 @@ static void make(struct loaded *l, const char *table)
     for (unsigned u = 0; u < l->model.nunits; u++)
         memset(l->params[u], 0,
                (size_t)l->model.units[u].elems * sizeof(float));
-    must(dsf_text_weights_lend(&l->weights, &l->model, NULL, l->params, &err),
-         &err);
+    must(
+        dsf_text_weights_lend(&l->weights, &l->model, NULL, 0, l->params, &err),
+        &err);
 }
 
 static void drop(struct loaded *l)

@@ -248,7 +248,7 @@ static void generated(const char *text, const char *keys, int first,
         for (int64_t i = 0; i < model.units[u].decay; i++)
             params[u][i] *= 10;
     }
-    must(dsf_text_weights_lend(&weights, &model, &job, params, &err), &err);
+    must(dsf_text_weights_lend(&weights, &model, &job, 0, params, &err), &err);
     must(dsf_generator_new(&(struct dsf_generator_spec){ .model = &model,
                                                          .job = &job,
                                                          .weights = &weights,

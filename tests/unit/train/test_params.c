@@ -43,13 +43,22 @@ static void a_model_starts_with_the_weights_of_its_seed(void **state)
     dsf_session_close(&s);
 }
 
-/* Two checkpoints, of the weights and of twice them. */
+static void count_updates(struct dsf_session *s, int64_t n)
+{
+    struct dsflow_control *control =
+        dsf_contents_map(&s->contents, 0, DSF_KEPT_CONTROL, DSFLOW_RW);
+
+    control->updates = n;
+}
+
+/* Two checkpoints, of the weights and of twice them; a step was skipped. */
 static void make_two(void)
 {
     struct dsf_session s;
     struct dsflow_err err;
 
     open_small(&s, TO_WEIGHTS, "checkpoint.keep=0");
+    count_updates(&s, 2);
     save_run(&s, 2);
     for (unsigned u = 0; u < s.model.nunits; u++) {
         float *at = dsf_contents_map(&s.contents, u, DSF_KEPT_PARAM, DSFLOW_RW);
@@ -57,6 +66,7 @@ static void make_two(void)
         for (int64_t i = 0; i < s.model.units[u].elems; i++)
             at[i] *= 2;
     }
+    count_updates(&s, 4);
     must(dsf_session_save(&s, 5, &err), &err);
     dsf_session_close(&s);
 }
@@ -64,24 +74,29 @@ static void make_two(void)
 static void each_step_has_its_own(void **state)
 {
     static const struct {
-        int64_t asked, from;
+        int64_t asked, from, updates;
         float times;
-    } cases[] = { { DSF_LATEST, 5, 2 },
-                  { 5, 5, 2 },
-                  { 2, 2, 1 },
-                  { 0, DSF_START, 1 },
-                  { DSF_START, DSF_START, 1 } };
+    } cases[] = { { DSF_LATEST, 5, 4, 2 },
+                  { 5, 5, 4, 2 },
+                  { 2, 2, 2, 1 },
+                  { 0, DSF_START, 0, 1 },
+                  { DSF_START, DSF_START, 0, 1 } };
+    struct dsf_params *p;
     struct dsf_session s;
     struct dsflow_err err;
 
     make_two();
     open_small(&s, TO_MODEL, "");
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        int64_t from = 77;
+        int64_t from = 77, updates = 77;
         float **all, *want;
 
-        must(dsf_params_all(&s, cases[i].asked, &all, &from, &err), &err);
+        must(dsf_params_open(&s, cases[i].asked, &p, &from, &err), &err);
         assert_int_equal(from, cases[i].from);
+        assert_int_equal(dsf_params_updates(p), cases[i].updates);
+        dsf_params_close(p);
+        must(dsf_params_all(&s, cases[i].asked, &all, &updates, &err), &err);
+        assert_int_equal(updates, cases[i].updates);
         for (unsigned u = 0; u < s.model.nunits; u++) {
             must(dsf_unit_alloc(&s.model, u, &want, &err), &err);
             dsf_model_randomize(&s.model, u, 1, want);
@@ -101,11 +116,11 @@ static void check_refused(const char *keys, int64_t step, int status,
     struct dsf_session s;
     struct dsflow_err err = { .msg = "" };
     float **all = NULL;
-    int64_t from;
+    int64_t updates;
     int got;
 
     open_small(&s, TO_MODEL, keys);
-    got = dsf_params_all(&s, step, &all, &from, &err);
+    got = dsf_params_all(&s, step, &all, &updates, &err);
     check_message(&err, message);
     assert_int_equal(got, status);
     assert_null(all);
@@ -150,7 +165,7 @@ static void a_folder_of_weights_is_read(void **state)
 {
     struct dsf_session s;
     struct dsflow_err err;
-    int64_t from;
+    int64_t updates;
     float **all, *want;
 
     export("@/hf");
@@ -158,10 +173,10 @@ static void a_folder_of_weights_is_read(void **state)
                   "model.init=@/hf job.output=@/none", &err),
          &err);
     hush();
-    must(dsf_params_all(&s, DSF_LATEST, &all, &from, &err), &err);
-    assert_int_equal(from, DSF_START);
-    dsf_params_say(&s, DSF_LATEST, from);
-    dsf_params_say(&s, DSF_START, from);
+    must(dsf_params_all(&s, DSF_LATEST, &all, &updates, &err), &err);
+    assert_int_equal(updates, 0);
+    dsf_params_say(&s, DSF_LATEST, DSF_START);
+    dsf_params_say(&s, DSF_START, DSF_START);
     assert_string_equal(said, "/none has no checkpoint: the weights of "
                               "model.init, /hf\n"
                               "the weights of model.init, /hf\n");
