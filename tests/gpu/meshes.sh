@@ -89,4 +89,12 @@ exec ./tests/same/test_meshes \
         mesh.sequence=2 mesh.tensor=2 zero.stage=1)" \
     "$(trial gpt2 batch.head_columns=48 batch.micro=2 batch.tile=32 \
         batch.sequences=4 machine.gpus=2 mesh.data=2 zero.stage=2 \
-        compress.embedding=rows precision.compute=bf16 logits=1)"
+        compress.embedding=rows precision.compute=bf16 logits=1)" \
+    "$(trial gpt2 batch.sequences=2 machine.gpus=2 mesh.data=2 zero.stage=1 \
+        weights.quantize=symmetric weights.start_bits=4 weights.bits=2 \
+        weights.period=1 weights.group=16 weights.prune=2:4 \
+        weights.prune_from=1 offload.optimizer=cpu offload.params=cpu \
+        offload.share=0.3 offload.piece=4KiB precision.compute=bf16)" \
+    "$(trial llama batch.sequences=2 machine.gpus=2 mesh.data=2 zero.stage=3 \
+        zero.keep=0 weights.quantize=ternary weights.group=32 \
+        weights.embedding=true)"

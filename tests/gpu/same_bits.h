@@ -87,6 +87,9 @@ bool fill_zeroone(struct trial *t, unsigned port);
 void make_few(struct trial *t);
 bool fill_few(struct trial *t, unsigned port);
 
+/* same_bits_weights.c: a case of weights that are quantized or pruned. */
+void make_fake_quantize(struct trial *t);
+
 /* same_bits_rows.c: the same of the rows of an embedding, of which a port may
  * have some: fill_rows returns whether it does. */
 void make_pack_rows(struct trial *t);

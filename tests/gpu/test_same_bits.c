@@ -48,6 +48,7 @@ static void fill_control(struct trial *t, struct dsflow_control *c)
         .norm = 3,
         .scale = one_in(t, 2) ? 1 : 1e-3 * (double)any(t, 1, 2000),
         .loss_scale = (double)any(t, 1, 4),
+        .updates = any(t, 0, 20),
         .skip = t->skips || one_in(t, 8) ? any(t, 1, 2) : DSFLOW_SKIP_NONE,
     };
 }
@@ -387,6 +388,7 @@ static const struct {
     { "reduce", make_sum },
     { "square", make_square },
     { "cast", make_cast },
+    { "fake_quantize", make_fake_quantize },
     { "wait", make_wait },
     { "lamb", make_lamb },
     { "lamb_moments", make_lamb },

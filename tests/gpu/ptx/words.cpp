@@ -212,6 +212,11 @@ template <class H> void narrow(frame &f, const instruction &i)
     put<uint16_t>(f, i, 0, dev_narrow<H>(get<float>(f, i, 1)).bits);
 }
 /* The first one above the second. */
+/* To the nearest whole number, ties to even. */
+template <class T> void round_whole(frame &f, const instruction &i)
+{
+    put<T>(f, i, 0, one_nan(std::nearbyint(get<T>(f, i, 1))));
+}
 template <class H> void narrow_two(frame &f, const instruction &i)
 {
     put<uint32_t>(f, i, 0,
@@ -257,6 +262,7 @@ template <class T, class U> void reals_of(table &t, const std::string &type)
     t["mov." + type] = move<U>;
     t["cvt.rzi.s32." + type] = convert_whole<int32_t, T, false>;
     t["cvt.rzi.s64." + type] = convert_whole<int64_t, T, false>;
+    t["cvt.rni." + type + "." + type] = round_whole<T>;
     t["cvt.rni.s32." + type] = convert_whole<int32_t, T, true>;
     t["cvt.rn." + type + ".s32"] = convert<T, int32_t>;
     t["cvt.rn." + type + ".u32"] = convert<T, uint32_t>;
