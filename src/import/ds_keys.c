@@ -1,4 +1,5 @@
-/* ds_keys.c - the table of DeepSpeed's keys, section by section. */
+/* ds_keys.c - the table of DeepSpeed's keys, section by section; those of
+ * compression_training are in ds_keys_weights.c. */
 #include "import/ds_keys.h"
 
 #include <stdbool.h>
@@ -426,14 +427,12 @@ static const struct dsf_ds_key keys[] = {
     /* what else DeepSpeed does */
     { "sparse_attention.*", DSF_DS_DEAD, "" },
     { "compile.*", DSF_DS_NEEDLESS, "a step is a graph" },
-    { "compression_training.*", DSF_DS_REFUSED,
-      "dsflow does not train compressed weights" },
     { "quantize_training.*", DSF_DS_REFUSED,
-      "dsflow does not train compressed weights" },
+      "bits fall by weights.period, not by eigenvalues" },
     { "eigenvalue.*", DSF_DS_REFUSED,
-      "dsflow does not train compressed weights" },
+      "bits fall by weights.period, not by eigenvalues" },
     { "weight_quantization.*", DSF_DS_REFUSED,
-      "dsflow does not have quantized weights" },
+      "it is for inference: [weights] trains what is quantized" },
     { "curriculum_learning.*", DSF_DS_REFUSED,
       "all sequences are as long as batch.sequence says, in one shuffled "
       "order" },
@@ -451,7 +450,9 @@ static const struct dsf_ds_key keys[] = {
 
 const struct dsf_ds_key *dsf_ds_key_at(size_t i)
 {
-    return i < sizeof(keys) / sizeof(*keys) ? &keys[i] : NULL;
+    enum { N = sizeof(keys) / sizeof(*keys) };
+
+    return i < N ? &keys[i] : dsf_ds_weights_key_at(i - N);
 }
 
 static bool is_of(const char *path, const char *key)
@@ -466,10 +467,12 @@ static bool is_of(const char *path, const char *key)
 
 const struct dsf_ds_key *dsf_ds_key_find(const char *path)
 {
-    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
-        if (is_of(path, keys[i].key))
-            return &keys[i];
-    return NULL;
+    const struct dsf_ds_key *key;
+    size_t i = 0;
+
+    while ((key = dsf_ds_key_at(i)) != NULL && !is_of(path, key->key))
+        i++;
+    return key;
 }
 
 const char *dsf_ds_fate_str(enum dsf_ds_fate fate)

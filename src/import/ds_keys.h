@@ -28,6 +28,9 @@ struct dsf_ds_key {
 /* The i-th; NULL past the last. */
 const struct dsf_ds_key *dsf_ds_key_at(size_t i);
 
+/* Those of compression_training, which are the last of these. */
+const struct dsf_ds_key *dsf_ds_weights_key_at(size_t i);
+
 /* That of a key, or of all below one that it is below; NULL: there is none. */
 const struct dsf_ds_key *dsf_ds_key_find(const char *path);
 

@@ -82,10 +82,12 @@ void dsf_ds_write(const struct dsf_ds *x, FILE *out);
 
 /* ds_rules.c: all that follows for the job, for the batch, the mesh and types
  * there; ds_optimizer.c: for the optimizer and the learning rate; ds_zero.c:
- * for ZeRO, in a step that computes in this type, and for memories. */
+ * for ZeRO, in a step that computes in this type, and for memories;
+ * ds_weights.c: for weights that are quantized or pruned. */
 void dsf_ds_rules(struct dsf_ds *x);
 void dsf_ds_optimizer(struct dsf_ds *x);
 void dsf_ds_zero(struct dsf_ds *x, const char *compute);
 void dsf_ds_memories(struct dsf_ds *x);
+void dsf_ds_weights(struct dsf_ds *x, const char *compute);
 
 #endif

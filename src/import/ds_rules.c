@@ -481,6 +481,7 @@ void dsf_ds_rules(struct dsf_ds *x)
     take_precision(x, compute);
     dsf_ds_zero(x, compute);
     dsf_ds_memories(x);
+    dsf_ds_weights(x, compute);
     take_recompute(x);
     take_sparse(x);
     if (dsf_ds_get(x, "tensorboard.enabled") != NULL)

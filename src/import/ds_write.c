@@ -2,6 +2,7 @@
 #include "import/ds_private.h"
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "config/job.h"
 #include "config/job_tables.h"
 #include "config/option.h"
@@ -45,6 +46,7 @@ static void set(struct dsf_ds *x, const char *table, const char *key,
                  : path[0] == '-' || strchr(path, ' ') != NULL
                      ? dsf_xstrdup(path)
                      : dsf_xasprintf("%s: DeepSpeed's default", path);
+    dsf_utf8_clean(l->comment); /* it has one line, names may have more */
 }
 
 void dsf_ds_set(struct dsf_ds *x, const char *table, const char *key,

@@ -80,6 +80,66 @@ refused "import: --drop: nothing: is not in ds_config.json" ds_config.json --dro
 refused "--ranks: 0: expected a whole number, 1 to" ds_config.json -n 0
 refused "ds_config.json: does not make a job: --set: mesh: dta" ds_config.json --set mesh.dta=2
 
+# Weights that are trained to be quantized and pruned: it is planned and trained.
+cat > weights.json <<'EOF'
+{
+  "train_batch_size": 4,
+  "optimizer": { "type": "Adam", "params": { "lr": 1e-3 } },
+  "fp16": { "enabled": true },
+  "quantize_training": { "eigenvalue": { "enabled": false } },
+  "compression_training": {
+    "weight_quantization": {
+      "shared_parameters": { "enabled": true, "schedule_offset": 1, "quantize_groups": 8 },
+      "different_groups": {
+        "wq1": {
+          "params": { "start_bits": 8, "target_bits": 4, "quantization_period": 2 },
+          "modules": ["attn", "mlp"]
+        }
+      }
+    },
+    "sparse_pruning": {
+      "shared_parameters": { "enabled": true, "schedule_offset": 2, "method": "l1" },
+      "different_groups": { "sp1": { "params": { "dense_ratio": 0.5 }, "modules": ["attn", "mlp"] } }
+    },
+    "row_pruning": {
+      "shared_parameters": { "enabled": false },
+      "different_groups": { "rp1": { "params": { "dense_ratio": 0.5 }, "modules": ["c_fc"] } }
+    }
+  }
+}
+EOF
+# shellcheck disable=SC2086
+"$dsflow" import weights.json --data text.txt $model --set weights.group=16 --set job.steps=3 > ds.toml 2> err ||
+    fault "import of weights: $(cat err)"
+[ -s err ] && fault "says: $(cat err)"
+for line in 'quantize = "symmetric"  *# compression_training.*quantization_type: DeepSpeed.s default' 'bits = 4  *# .*target_bits, line 11' \
+    'start_bits = 8  *# .*start_bits, line 11' 'period = 2  *# .*period, line 11' 'group = 16  *# --set' \
+    'quantize_from = 1  *# .*schedule_offset, line 8' 'prune_from = 2  *# .*schedule_offset, line 17' \
+    'prune = "2:4"  *# .*dense_ratio, line 18: here of each 4 inputs, found anew after each step$'; do
+    grep -q "^$line" ds.toml || fault "no line $line: $(cat ds.toml)"
+done
+"$dsflow" plan ds.toml > log 2>&1 || fault "plan of weights: $(cat log)"
+"$dsflow" run ds.toml > log 2>&1 || fault "run of weights: $(cat log)"
+"$dsflow" import weights.json --data text.txt > log || fault "import of weights: no group"
+grep -q '^#group = 64  *# .*quantize_groups, line 8, says 8 scales of a matrix: here they are of so many inputs$' log ||
+    fault "group: $(cat log)"
+
+# two_lines EDIT TEXT: the weights so edited are refused, by this line and a count.
+two_lines() {
+    sed "$1" weights.json > bad.json
+    "$dsflow" import bad.json > out 2> err
+    [ $? -eq 2 ] && [ ! -s out ] && [ "$(wc -l < err)" -eq 2 ] || fault "$1: $(cat out err)"
+    head -n 1 err | grep -q "^dsflow: bad.json:$2" || fault "$1: $(cat err)"
+}
+two_lines 's/"l1"/"topk"/' '17: .*sparse_pruning.shared_parameters.method: topk: dsflow learns no scores of weights: expected l1$'
+two_lines 's/"l1"/"snip_momentum"/' '17: .*method: snip_momentum: dsflow prunes by size, not by gradients: expected l1$'
+two_lines '18s/0.5/0.1/' '18: .*dense_ratio: 0.1: of each 16 weights a whole number stays: '
+two_lines '12s/"attn", //' '9: .*weight_quantization.different_groups: \[weights\] is of all matrices of blocks'
+two_lines '21s/false/true/' '21: .*row_pruning.shared_parameters.enabled: true: dsflow prunes single weights, not outputs of a matrix: expected false; '
+two_lines '8s/true/true, "rounding": "stochastic"/' '8: .*rounding: "stochastic": codes are rounded to the nearest: expected "nearest"; '
+two_lines '8s/true/true, "fp16_mixed_quantize": {"enabled": true}/' '8: .*weights are quantized at once, not in parts'
+two_lines '5s/false/true/' '5: quantize_training: bits fall by weights.period, not by eigenvalues: '
+
 # The table says of each key what becomes of it.
 "$dsflow" list deepspeed > out || fault "list deepspeed"
 grep -q "^train_batch_size  *becomes batch.sequences$" out || fault "the batch is not there"

@@ -41,6 +41,12 @@ static const char *const words[] = {
     "\"WarmupCosineLR\"",
     "\"zero_optimization\"",
     "\"tensor_parallel\"",
+    "\"weight_quantization\"",
+    "\"sparse_pruning\"",
+    "\"shared_parameters\"",
+    "\"different_groups\"",
+    "\"modules\"",
+    "\"*\"",
     "\\u0000",
     "\xff",
     NULL,
@@ -58,6 +64,14 @@ static char *sound(size_t *n)
         "\"warmup_num_steps\": 10, \"total_num_steps\": 100}},\n"
         "\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\n"
         "\"device\": \"nvme\", \"nvme_path\": \"/x\", \"ratio\": 0.5}},\n"
+        "\"compression_training\": {\"weight_quantization\": {\n"
+        "\"shared_parameters\": {\"enabled\": true,\n"
+        "\"quantize_weight_in_forward\": true, \"quantize_groups\": 4},\n"
+        "\"different_groups\": {\"a\": {\"modules\": [\"attn\", \"mlp\"],\n"
+        "\"params\": {\"start_bits\": 8, \"target_bits\": 4}}}},\n"
+        "\"sparse_pruning\": {\"shared_parameters\": {\"enabled\": true},\n"
+        "\"different_groups\": {\"b\": {\"modules\": [\"h\\\\.\"],\n"
+        "\"params\": {\"dense_ratio\": 0.25}}}}},\n"
         "\"aio\": {\"block_size\": 1048576, \"queue_depth\": 8,},}\n";
 
     *n = sizeof(text) - 1;

@@ -115,12 +115,31 @@ static const struct {
       "layer_reduction.module_name_prefix "
       "layer_reduction.teacher_layer "
       "layer_reduction.other_module_name "
-      "weight_quantization.shared_parameters "
-      "weight_quantization.different_groups "
-      "activation_quantization.shared_parameters "
-      "sparse_pruning.shared_parameters "
-      "row_pruning.shared_parameters head_pruning.shared_parameters "
-      "channel_pruning.shared_parameters" },
+      "weight_quantization.different_groups.a.params.start_bits "
+      "weight_quantization.different_groups.a.params.target_bits "
+      "weight_quantization.different_groups.a.params.quantization_period "
+      "weight_quantization.different_groups.a.modules "
+      "weight_quantization.different_groups.a.related_modules "
+      "activation_quantization.different_groups.a.params.bits "
+      "sparse_pruning.different_groups.a.params.dense_ratio "
+      "row_pruning.different_groups.a.params.dense_ratio "
+      "head_pruning.different_groups.a.params.dense_ratio "
+      "channel_pruning.different_groups.a.params.dense_ratio" },
+    { "compression_training.weight_quantization.shared_parameters",
+      "enabled quantizer_kernel schedule_offset quantize_groups "
+      "quantize_verbose quantization_type quantize_weight_in_forward rounding "
+      "fp16_mixed_quantize.enabled fp16_mixed_quantize.quantize_change_ratio" },
+    { "compression_training.activation_quantization.shared_parameters",
+      "enabled quantization_type range_calibration schedule_offset" },
+    { "compression_training.sparse_pruning.shared_parameters",
+      "enabled method schedule_offset schedule_offset_end "
+      "schedule_offset_stride block_pattern dense_ratio excluded_modules" },
+    { "compression_training.row_pruning.shared_parameters",
+      "enabled method schedule_offset" },
+    { "compression_training.head_pruning.shared_parameters",
+      "enabled method num_heads schedule_offset" },
+    { "compression_training.channel_pruning.shared_parameters",
+      "enabled method schedule_offset" },
     { "quantize_training", "eigenvalue" },
     { "eigenvalue", "enabled verbose max_iter tol stability "
                     "gas_boundary_resolution layer_name layer_num" },
