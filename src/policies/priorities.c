@@ -13,6 +13,7 @@
 #include "tasks/components.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Only the ratio of arithmetic to memory matters here: a core of today does
  * some ten operations in the time it moves a byte. */
@@ -96,25 +97,59 @@ static double operations(const struct dsflow_graph *g,
     return cost.flops + FLOPS_PER_BYTE * cost.bytes;
 }
 
-/* The bottom level of each task, and whether it is over at once; returns the
- * highest level. */
-static double find_levels(struct dsflow_graph *g, double *level, uint8_t *brief)
+/* Does it update states that are in a larger memory? Cores do that, while the
+ * rank's device goes on with the next step. */
+static bool is_elsewhere(const struct dsflow_graph *g,
+                         const struct dsflow_task_spec *t)
 {
-    double top = 1;
+    for (uint32_t i = 0; t->op->update && i < t->ndata; i++) {
+        const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[i]);
 
-    for (uint32_t i = dsflow_graph_ntasks(g); i-- > 0;) {
+        if (d->role == DSFLOW_STATES && d->tier != DSFLOW_DEVICE)
+            return true;
+    }
+    return false;
+}
+
+/* From the last task to the first: the bottom level of each, of updates
+ * elsewhere `least` at least; returns the highest of those. */
+static double climb(struct dsflow_graph *g, const double *own, double least,
+                    double *level)
+{
+    uint32_t n = dsflow_graph_ntasks(g);
+    double most = 0;
+
+    memset(level, 0, n * sizeof(*level));
+    for (uint32_t i = n; i-- > 0;) {
         const dsflow_task_id *preds;
         uint32_t npreds = dsflow_graph_preds(g, (dsflow_task_id){ i }, &preds);
-        double own = operations(g, dsf_nth_task(g, i));
 
-        brief[i] = own < NOTHING;
-        level[i] += own;
-        if (level[i] > top)
-            top = level[i];
+        level[i] += own[i];
+        if (is_elsewhere(g, dsf_nth_task(g, i))) {
+            level[i] = level[i] > least ? level[i] : least;
+            most = level[i] > most ? level[i] : most;
+        }
         for (uint32_t k = 0; k < npreds; k++)
             if (level[i] > level[preds[k].i])
                 level[preds[k].i] = level[i];
     }
+    return most;
+}
+
+/* The bottom level of each task; returns the highest one. Updates elsewhere
+ * have that of the longest, so that they are done in the graph's order, the one
+ * in which the next step needs them: by their sizes, those of its first layer
+ * could come last. (Where they go through rings of buffers, these keep the
+ * order.) */
+static double find_levels(struct dsflow_graph *g, const double *own,
+                          double *level)
+{
+    double most = climb(g, own, 0, level), top = 1;
+
+    if (most > 0)
+        climb(g, own, most, level);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++)
+        top = level[i] > top ? level[i] : top;
     return top;
 }
 
@@ -124,22 +159,25 @@ static int priorities_rewrite(const void *part, const struct dsflow_plan *plan,
 {
     uint32_t n = dsflow_graph_ntasks(in);
     double *level = dsf_xcalloc(n + 1, sizeof(*level));
-    uint8_t *brief = dsf_xcalloc(n + 1, sizeof(*brief));
+    double *own = dsf_xcalloc(n + 1, sizeof(*own));
     struct order order = order_of(plan);
-    double top = find_levels(in, level, brief);
     const struct dsflow_task_spec *t;
+    double top;
 
+    for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i++)
+        own[i] = operations(in, t);
+    top = find_levels(in, own, level);
     for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i++) {
         int32_t priority = (int32_t)(level[i] / top * HIGHEST);
 
-        if (brief[i] || t->op->comm)
+        if (own[i] < NOTHING || t->op->comm)
             priority = HIGHEST;
         else if (plan->nstages > 1 && t->microbatch >= 0)
             priority = in_pipeline(&order, t, level[i] / top);
         dsflow_graph_set_priority(in, (dsflow_task_id){ i }, priority);
     }
     free(level);
-    free(brief);
+    free(own);
     free(order.at);
     return DSFLOW_UNCHANGED;
 }

@@ -169,6 +169,37 @@ static void zero_bubble_puts_gradients_of_weights_off(void **state)
     end_trial(&t);
 }
 
+/* Updates, but for those that take no time, that come before one that is ahead
+ * of them in the graph. */
+static unsigned count_ahead(const char *text)
+{
+    int32_t least = DSFLOW_TOP_PRIORITY;
+    unsigned ahead = 0, n = 0;
+    struct trial t;
+
+    plan_trial(&t, text);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
+        const struct dsflow_task_spec *task = task_at(t.graph, i);
+
+        if (!task->op->update || task->priority == DSFLOW_TOP_PRIORITY)
+            continue;
+        n++;
+        ahead += task->priority > least;
+        least = task->priority < least ? task->priority : least;
+    }
+    assert_true(n > 2);
+    end_trial(&t);
+    return ahead;
+}
+
+/* Those of the first layer, which the next step needs first, could come last
+ * where they are smaller. */
+static void updates_on_cores_are_done_in_order(void **state)
+{
+    assert_int_not_equal(count_ahead("gpt2"), 0);
+    assert_int_equal(count_ahead("gpt2 offload.optimizer=cpu"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +208,7 @@ int main(void)
         cmocka_unit_test(what_moves_data_or_takes_no_time_goes_before_all),
         cmocka_unit_test(a_stage_prefers_the_order_of_its_schedule),
         cmocka_unit_test(zero_bubble_puts_gradients_of_weights_off),
+        cmocka_unit_test(updates_on_cores_are_done_in_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
