@@ -251,11 +251,13 @@ static const struct dsflow_option batch_options[] = {
         "task of the head has logits at a time: they are computed "
         "once more for the gradients; 0: all of them. It decides "
         "the order of sums, and so the last bits"),
-    DSFLOW_OPTION_AUTO(BATCH, in_flight, "\"auto\"", 1, 65536,
-                       "micro-batches whose activations are in memory; auto: "
-                       "workers + 1, or 1 where recompute.what = auto is faster "
-                       "with it",
-                       "batch.order != layer_major"),
+    DSFLOW_OPTION_AUTO(
+        BATCH, in_flight, "\"auto\"", 1, 65536,
+        "micro-batches whose activations are in memory; auto: "
+        "workers + 1, or 1 where recompute.what = auto is faster "
+        "with it; where cores update the states of GPUs, as many "
+        "as make a step shorter and fit. No bits depend on it",
+        "batch.order != layer_major"),
     { 0 },
 };
 

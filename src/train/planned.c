@@ -101,7 +101,7 @@ static int find_this_machine(struct dsf_planned *p, bool predict,
         status = dsf_disks_check(s->job, err);
     if (status == DSFLOW_OK)
         status = check_early(s, s->machine.available, err);
-    if (status == DSFLOW_OK && (predict || dsf_fit_is_open(s->job)))
+    if (status == DSFLOW_OK && (predict || dsf_fit_is_timed(s->job)))
         status = dsf_machine_of_job(&s->machine, s->job, &p->own, err);
     if (status == DSFLOW_OK && predict && s->machine.gpus > 0 &&
         p->own.main.kind != DSF_MACHINE_GPU)

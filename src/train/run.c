@@ -114,9 +114,10 @@ int dsf_run_plan(struct dsf_run *r, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
-    if (dsf_fit_is_open(r->s.job))
+    if (dsf_fit_is_timed(r->s.job))
         status = find_machine(r, err);
-    if (status == DSFLOW_OK && r->has_machine && !dsf_run_is_predicted(r))
+    if (status == DSFLOW_OK && dsf_fit_is_open(r->s.job) &&
+        !dsf_run_is_predicted(r))
         dsf_warn(
             "what is \"auto\" is chosen by times of cores: dsflow bench gpu "
             "measures the GPUs of this machine");

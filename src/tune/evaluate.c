@@ -121,6 +121,10 @@ static void weigh(const struct dsf_evaluator *e, const struct dsflow_plan *plan,
     out->peak = w.ranks[dsf_weights_neediest(&w)].peak;
     out->share = dsf_fit_share(plan, e->m, &w);
     out->tasks = w.ntasks;
+    out->micro_steps = plan->micro_steps;
+    for (int32_t c = 0; c < plan->nchunks; c++)
+        if (plan->activation_slots[c] > out->slots)
+            out->slots = plan->activation_slots[c];
     for (unsigned r = 0; r < w.nranks; r++) {
         const struct dsf_rank_weight *rank = &w.ranks[r];
         double gradients = 0;

@@ -34,6 +34,7 @@ struct dsf_outcome {
     double gradients;  /* bytes, in all memories */
     double share;      /* of offloaded states, that the devices have room for */
     uint32_t tasks;
+    int32_t slots, micro_steps; /* of a chunk of layers, the most */
     bool timed;
     double seconds; /* of a step; only where `timed` */
 };

@@ -1,11 +1,10 @@
 /* fit.c - the sizes that a job leaves open. */
-#include "tune/fit.h"
+#include "tune/fit_private.h"
 
 #include "base/alloc.h"
 #include "base/notice.h"
 #include "base/units.h"
 #include "sim/predict.h"
-#include "tune/search.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +13,18 @@
 bool dsf_fit_is_open(const struct dsf_job *job)
 {
     return dsf_tunables_any_open(job);
+}
+
+bool dsf_fit_is_timed(const struct dsf_job *job)
+{
+    return dsf_fit_is_open(job) ||
+           (job->machine.gpus != 0 && dsf_fit_flights_are_open(job));
+}
+
+static bool varies_flights(const struct dsf_job *job,
+                           const struct dsf_machine_model *m)
+{
+    return dsf_fit_is_gpu(m) && dsf_fit_flights_are_open(job);
 }
 
 /* The fastest that fits, and what became of the others. */
@@ -25,51 +36,68 @@ struct found {
     char *text;                 /* what it is */
     struct dsf_choice failed;   /* of those that make no plan, the last, … */
     struct dsflow_err err;      /* … and why */
+    bool flights;               /* are micro-batches in flight varied? */
+    struct dsf_changes tried;   /* … to these */
 };
 
-static void keep(struct dsf_search *h, struct found *f)
+static void keep(struct dsf_search *h, const struct dsf_choice *choice)
 {
+    struct found *f = h->user;
+
     dsf_built_fini(&f->built);
     free(f->text);
-    f->text = dsf_choice_text(&h->now);
-    dsf_evaluator_take(&h->e, &h->now, &f->built, NULL);
+    f->text = dsf_choice_text(choice);
+    dsf_evaluator_take(&h->e, choice, &f->built, NULL);
 }
 
-static void note_shortfall(struct dsf_search *h, struct found *f,
+static void note_shortfall(struct dsf_search *h,
+                           const struct dsf_choice *choice,
                            const struct dsf_shortfall *shortfall)
 {
+    struct found *f = h->user;
+
     f->unfit++;
     if (f->unfit > 1 &&
         f->least.needs - f->least.has <= shortfall->needs - shortfall->has)
         return;
     f->least = *shortfall;
     if (f->fit == 0)
-        keep(h, f);
+        keep(h, choice);
 }
 
-static bool try(struct dsf_search *h)
+static double look(struct dsf_search *h, const struct dsf_choice *choice)
 {
     struct found *f = h->user;
     struct dsf_outcome o;
 
-    dsf_evaluate(&h->e, &h->now, false, &o);
+    dsf_evaluate(&h->e, choice, false, &o);
     if (o.status == DSFLOW_OK && !o.fits) {
-        note_shortfall(h, f, &o.shortfall);
-        return false;
+        note_shortfall(h, choice, &o.shortfall);
+        return INFINITY;
     }
     if (o.status == DSFLOW_OK)
-        dsf_evaluate(&h->e, &h->now, true, &o);
+        dsf_evaluate(&h->e, choice, true, &o);
     if (o.status < 0) {
-        f->failed = h->now;
+        f->failed = *choice;
         f->err = o.err;
-        return false;
+        return INFINITY;
     }
     f->fit++;
     /* Of two that are as fast, the first, which does less. */
     if (o.seconds < 0.999 * f->seconds) {
         f->seconds = o.seconds;
-        keep(h, f);
+        keep(h, choice);
     }
+    return o.seconds;
+}
+
+static bool try(struct dsf_search *h)
+{
+    struct found *f = h->user;
+
+    look(h, &h->now);
+    if (f->flights)
+        dsf_fit_flights(h, &f->tried, look);
     return false;
 }
 
@@ -92,7 +120,10 @@ static int predict(void *user, const struct dsflow_plan *plan,
 static char *why_of(const struct dsf_search *h, const struct found *f,
                     double budget)
 {
-    if (h->level[h->now.n - 1].row->most && f->fit == 1 && f->unfit == 0)
+    if (f->text[0] == '\0') /* as the job has it */
+        return NULL;
+    if (h->now.n > 0 && h->level[h->now.n - 1].row->most && f->fit == 1 &&
+        f->unfit == 0)
         return dsf_xasprintf("%s: the most that there is room for on the "
                              "device, %s a step",
                              f->text, dsf_seconds_text(f->seconds).s);
@@ -186,7 +217,9 @@ static int settle(struct dsf_setup *s, struct found *f, const char *until,
 static int choose(struct dsf_setup *s, const struct dsf_machine_model *m,
                   const char *until, struct dsflow_err *err)
 {
-    struct found f = { .seconds = INFINITY };
+    const bool open = dsf_fit_is_open(s->job);
+    struct found f = { .seconds = INFINITY,
+                       .flights = varies_flights(s->job, m) };
     struct dsf_search h = { .kind = DSF_SEARCH_OPEN,
                             .visit = try,
                             .user = &f,
@@ -201,20 +234,23 @@ static int choose(struct dsf_setup *s, const struct dsf_machine_model *m,
 
     dsf_notice("planning with each value of what is auto");
     dsf_search_run(&h);
-    if (f.fit == 0 && f.unfit == 0)
+    if (f.fit == 0 && !open)
+        status = build(s, s->job, until, err);
+    else if (f.fit == 0 && f.unfit == 0)
         status = fail_plan(&h, &f, err);
     else if (f.fit == 0 && f.unfit > 2)
         status = fail_all(s, &f, err);
     else
         status = settle(s, &f, f.fit > 0 ? until : NULL, err);
-    if (status == DSFLOW_OK && f.fit == 0)
+    if (status == DSFLOW_OK && f.fit == 0 && open)
         status = fail_least(s, m, err);
-    if (status == DSFLOW_OK) {
+    if (status == DSFLOW_OK && f.fit > 0) {
         free(s->why);
         s->why = why_of(&h, &f, dsf_fit_budget(s->plan, m));
     }
     dsf_built_fini(&f.built);
     free(f.text);
+    dsf_changes_fini(&f.tried);
     dsf_search_end(&h);
     return status;
 }
@@ -222,8 +258,9 @@ static int choose(struct dsf_setup *s, const struct dsf_machine_model *m,
 int dsf_fit(struct dsf_setup *s, const struct dsf_machine_model *m,
             const char *until, struct dsflow_err *err)
 {
-    int status = dsf_fit_is_open(s->job) ? choose(s, m, until, err)
-                                         : build(s, s->job, until, err);
+    const bool varied = dsf_fit_is_open(s->job) || varies_flights(s->job, m);
+    int status =
+        varied ? choose(s, m, until, err) : build(s, s->job, until, err);
 
     dsf_notice_end();
     return status;

@@ -22,13 +22,17 @@ struct dsf_setup {
  * the job leaves sizes open (batch.micro, recompute.what, zero.stage, and what
  * dsf_fit_is_open knows of offloading), all are tried, and s->chosen is the job
  * with those whose step is predicted to be the fastest on machine `m` that
- * fits; s->why says so. `m` may be NULL where dsf_fit_is_open says no. Errors:
- * DSFLOW_EFIT where none fits. */
+ * fits; s->why says so. So it is with batch.in_flight where `m` is of GPUs
+ * whose states cores update. `m` may be NULL where dsf_fit_is_open says no.
+ * Errors: DSFLOW_EFIT where none fits. */
 int dsf_fit(struct dsf_setup *s, const struct dsf_machine_model *m,
             const char *until, struct dsflow_err *err);
 
 /* Are there sizes to choose? */
 bool dsf_fit_is_open(const struct dsf_job *job);
+
+/* Or may a machine of GPUs have some? */
+bool dsf_fit_is_timed(const struct dsf_job *job);
 
 /* Does every rank fit in each of its memories? The message has the figures, and
  * what would fit. `m` NULL: the present machine. `w` is what dsf_fit_weigh

@@ -35,16 +35,24 @@ struct fitted {
     int status;
 };
 
-static void fit(struct fitted *f, const char *text)
+static void fit_on(struct fitted *f, enum dsf_machine_kind kind,
+                   const char *text)
 {
     plan_trial_until(&f->t, text, "reference");
     dsf_machine_model_init(&f->m);
+    f->m.main.kind = kind;
+    f->m.main.host_bandwidth = 1e9; /* cores take long */
     f->s = (struct dsf_setup){ .job = &f->t.job,
                                .model = &f->t.model,
                                .machine = f->t.plan->machine };
     f->err.msg[0] = '\0';
     builds = 0;
     f->status = dsf_fit(&f->s, &f->m, NULL, &f->err);
+}
+
+static void fit(struct fitted *f, const char *text)
+{
+    fit_on(f, DSF_MACHINE_CPU, text);
 }
 
 static void end_fit(struct fitted *f)
@@ -176,6 +184,80 @@ static void gradients_that_stay_whole_are_said(void **state)
     end_fit(&f);
 }
 
+#define ON_CORES "gpt2 batch.micro=1 machine.workers=1 offload.optimizer=cpu"
+
+/* A GPU goes on with as many micro-batches while cores update. */
+static void more_are_in_flight_beside_cores_that_update(void **state)
+{
+    static const char job[] = ON_CORES;
+    struct fitted f;
+    int32_t slots;
+
+    fit_on(&f, DSF_MACHINE_GPU, job);
+    assert_int_equal(f.status, DSFLOW_OK);
+    slots = f.s.plan->activation_slots[0];
+    assert_in_range(slots, 3, f.s.plan->micro_steps);
+    assert_int_equal(f.s.chosen->batch.in_flight, slots);
+    assert_memory_equal(f.s.why, "batch.in_flight=", 16);
+    assert_in_range(builds, 2, 6);
+    end_fit(&f);
+
+    fit_on(&f, DSF_MACHINE_GPU, ON_CORES " batch.in_flight=2");
+    assert_int_equal(f.s.plan->activation_slots[0], 2);
+    end_fit(&f);
+    fit_on(&f, DSF_MACHINE_GPU, "gpt2 batch.micro=1");
+    assert_int_equal(builds, 1); /* nothing is updated on cores */
+    end_fit(&f);
+    fit(&f, job);
+    assert_int_equal(builds, 1); /* they compute, too */
+    assert_null(f.s.why);
+    end_fit(&f);
+}
+
+static double peak_of(const char *text)
+{
+    struct dsf_weights w;
+    struct fitted f;
+    double peak;
+
+    fit_on(&f, DSF_MACHINE_GPU, text);
+    dsf_fit_weigh(f.s.plan, f.s.graph, &f.m, &w);
+    peak = w.ranks[0].peak;
+    dsf_weights_fini(&w);
+    end_fit(&f);
+    return peak;
+}
+
+/* As many are in flight as fit, or one. */
+static void what_is_in_flight_fits(void **state)
+{
+    for (int n = 1; n <= 3; n += 2) {
+        struct fitted f;
+        char text[200];
+
+        snprintf(text, sizeof(text), ON_CORES " batch.in_flight=%d", n);
+        snprintf(text, sizeof(text), ON_CORES " memory.device=%.0f",
+                 peak_of(text));
+        fit_on(&f, DSF_MACHINE_GPU, text);
+        assert_int_equal(f.status, DSFLOW_OK);
+        assert_int_equal(f.s.plan->activation_slots[0], n);
+        assert_non_null(strstr(f.s.why, "more than"));
+        end_fit(&f);
+    }
+}
+
+/* Beside other sizes that are open, too. */
+static void what_is_in_flight_is_chosen_with_the_rest(void **state)
+{
+    struct fitted f;
+
+    fit_on(&f, DSF_MACHINE_GPU, ON_CORES " recompute.what=auto");
+    assert_int_equal(f.status, DSFLOW_OK);
+    assert_non_null(strstr(f.s.why, " recompute.what=none: the fastest of"));
+    assert_in_range(f.s.chosen->batch.in_flight, 3, f.s.plan->micro_steps);
+    end_fit(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +267,9 @@ int main(void)
         cmocka_unit_test(where_nothing_fits_it_is_said),
         cmocka_unit_test(a_plan_that_does_not_fit_has_advice),
         cmocka_unit_test(gradients_that_stay_whole_are_said),
+        cmocka_unit_test(more_are_in_flight_beside_cores_that_update),
+        cmocka_unit_test(what_is_in_flight_fits),
+        cmocka_unit_test(what_is_in_flight_is_chosen_with_the_rest),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
