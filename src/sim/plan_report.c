@@ -143,9 +143,9 @@ static void print_kinds(const struct dsf_weights *w, FILE *out)
 }
 
 /* What a line of the table is of: a role in a tier, scratch, what is beside a
- * device in main memory, or all of it. */
+ * device in main memory, a window there, or all of it. */
 struct amount {
-    enum { ROLE, SCRATCH, BESIDE, TOTAL } what;
+    enum { ROLE, SCRATCH, BESIDE, WINDOW, TOTAL } what;
     int tier, role;
 };
 
@@ -161,6 +161,8 @@ static double amount_of(const struct dsf_rank_weight *r,
         return device ? r->scratch : 0;
     case BESIDE:
         return amount->tier == DSFLOW_HOST ? r->beside : 0;
+    case WINDOW:
+        return amount->tier == DSFLOW_HOST ? r->window : 0;
     case TOTAL:
         break;
     }
@@ -252,6 +254,9 @@ static void print_memory(const struct dsf_weights *w, const double *budget,
     if (spread_of(w, &(struct amount){ BESIDE, DSFLOW_HOST, 0 }).sum > 0)
         print_memory_line(w, ntiers, "beside devices",
                           (struct amount){ BESIDE, 0, 0 }, out);
+    if (spread_of(w, &(struct amount){ WINDOW, DSFLOW_HOST, 0 }).sum > 0)
+        print_memory_line(w, ntiers, "window on other memories",
+                          (struct amount){ WINDOW, 0, 0 }, out);
     print_memory_line(w, ntiers, "total", (struct amount){ TOTAL, 0, 0 }, out);
     if (ntiers > 1)
         print_limits(w, ntiers, budget, out);

@@ -290,7 +290,7 @@ unsigned dsf_weights_neediest(const struct dsf_weights *w)
 double dsf_weights_in(const struct dsf_rank_weight *r, int tier)
 {
     return tier == DSFLOW_DEVICE ? r->peak
-           : tier == DSFLOW_HOST ? r->tier_bytes[tier] + r->beside
+           : tier == DSFLOW_HOST ? r->tier_bytes[tier] + r->beside + r->window
                                  : r->tier_bytes[tier];
 }
 

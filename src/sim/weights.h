@@ -11,6 +11,8 @@ struct dsf_rank_weight {
     double in_tier[DSFLOW_NTIERS][DSFLOW_NROLES]; /* each */
     double scratch; /* of all its workers, or its part of that of its device */
     double beside;  /* of main memory, for what goes between it and its device */
+    double window;  /* of main memory, in which its process looks at what is in
+                       other memories: its part */
     double peak;    /* of the device, with scratch: nothing is freed during a
                        step */
     double in[DSFLOW_NTIERS], out[DSFLOW_NTIERS]; /* bytes that a step reads
@@ -66,7 +68,8 @@ void dsf_weights_take(struct dsf_weights *w, unsigned rank,
 /* The rank that needs most memory. */
 unsigned dsf_weights_neediest(const struct dsf_weights *w);
 
-/* All that a rank has in a memory, enum dsflow_tier, with scratch. */
+/* All that a rank has in a memory, enum dsflow_tier, with scratch and a window.
+ */
 double dsf_weights_in(const struct dsf_rank_weight *r, int tier);
 void dsf_weights_fini(struct dsf_weights *w);
 

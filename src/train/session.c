@@ -193,7 +193,7 @@ static int check_present(const struct dsf_session *s,
     double total = 0, disk = 0;
 
     for (unsigned r = 0; r < w->nranks; r++) {
-        total += w->ranks[r].tier_bytes[DSFLOW_HOST] + w->ranks[r].beside;
+        total += dsf_weights_in(&w->ranks[r], DSFLOW_HOST);
         if (s->machine.gpus == 0)
             total += w->ranks[r].peak;
         disk += w->ranks[r].tier_bytes[DSFLOW_NVME];

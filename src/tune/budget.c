@@ -151,6 +151,45 @@ static void share_cores(const struct dsflow_plan *plan, struct dsf_weights *w)
                                   dsf_process_workers(&all, p, plan->workers));
 }
 
+/* The largest piece of what the program looks at that is not in main memory: it
+ * is saved one piece at a time. */
+static double window_of(const struct dsflow_plan *plan,
+                        const struct dsflow_graph *graph,
+                        const struct dsf_machine_model *m)
+{
+    const bool devices = plan->machine->gpus > 0 || dsf_fit_is_gpu(m) ||
+                         plan->job->machine.virtuals > 0;
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ndata(graph); i++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(graph, (dsflow_data_id){ i });
+
+        if ((d->tier == DSFLOW_NVME || (d->tier == DSFLOW_DEVICE && devices)) &&
+            d->persistent && d->bytes > most)
+            most = d->bytes;
+    }
+    return (double)most;
+}
+
+/* Each process has one, which its ranks share; ranks `first` to `end` - 1. */
+static void add_windows(const struct dsflow_plan *plan,
+                        const struct dsflow_graph *graph,
+                        const struct dsf_machine_model *m, int32_t first,
+                        int32_t end, struct dsf_weights *w)
+{
+    const struct dsf_processes all =
+        dsf_processes_of(plan->machine, plan->nranks);
+    const double window = window_of(plan, graph, m);
+
+    for (int32_t r = first; r < end; r++) {
+        const int32_t p = dsf_process_of(&all, r);
+
+        w->ranks[r].window = ceil(window / (dsf_process_first(&all, p + 1) -
+                                            dsf_process_first(&all, p)));
+    }
+}
+
 void dsf_fit_weigh(const struct dsflow_plan *plan,
                    struct dsflow_graph *graph,
                    const struct dsf_machine_model *m, struct dsf_weights *w)
@@ -159,6 +198,7 @@ void dsf_fit_weigh(const struct dsflow_plan *plan,
 
     dsf_weights_init(w, graph, (unsigned)plan->nranks, node_of);
     free(node_of);
+    add_windows(plan, graph, m, 0, plan->nranks, w);
     if (is_described(plan->machine, m))
         return;
     if (plan->machine->gpus > 0 || plan->job->machine.virtuals > 0)
@@ -176,6 +216,7 @@ void dsf_fit_weigh_some(const struct dsflow_plan *plan,
     dsf_weights_init_some(w, graph, (unsigned)plan->nranks, node_of,
                           (unsigned)first, (unsigned)end);
     free(node_of);
+    add_windows(plan, graph, NULL, first, end, w);
     if (plan->machine->gpus == 0)
         share_cores(plan, w);
 }
@@ -188,23 +229,6 @@ void dsf_fit_budgets(const struct dsflow_plan *plan,
     budget[DSFLOW_HOST] =
         host_budget(plan, m, w->ranks[dsf_weights_neediest(w)].peak);
     budget[DSFLOW_NVME] = disk_budget(plan->job, m) / plan->nranks;
-}
-
-double dsf_fit_window(const struct dsflow_plan *plan,
-                      const struct dsflow_graph *graph)
-{
-    size_t most = 0;
-
-    for (uint32_t i = 0; i < dsflow_graph_ndata(graph); i++) {
-        const struct dsflow_data_spec *d =
-            dsflow_graph_data(graph, (dsflow_data_id){ i });
-
-        if ((d->tier == DSFLOW_NVME ||
-             (d->tier == DSFLOW_DEVICE && plan->machine->gpus > 0)) &&
-            d->persistent && d->bytes > most)
-            most = d->bytes;
-    }
-    return (double)most / plan->nranks;
 }
 
 /* Is it the worst of its tier so far? */
@@ -229,8 +253,7 @@ bool dsf_fit_shortfall(const struct dsflow_plan *plan,
                        const struct dsf_weights *w,
                        struct dsf_shortfall *shortfall)
 {
-    double device = dsf_fit_budget(plan, m),
-           window = dsf_fit_window(plan, graph), disk = 0;
+    double device = dsf_fit_budget(plan, m), disk = 0;
 
     *shortfall = (struct dsf_shortfall){ 0 };
     for (unsigned r = 0; r < w->nranks; r++)
@@ -240,7 +263,7 @@ bool dsf_fit_shortfall(const struct dsflow_plan *plan,
             fmax(0, share_of_memory(plan) - shortfall->needs);
     for (unsigned r = 0; r < w->nranks && shortfall->needs == 0; r++)
         note(shortfall, DSFLOW_HOST, r,
-             w->ranks[r].tier_bytes[DSFLOW_HOST] + w->ranks[r].beside + window,
+             dsf_weights_in(&w->ranks[r], DSFLOW_HOST),
              host_budget(plan, m, w->ranks[r].peak));
     for (unsigned r = 0; r < w->nranks; r++)
         disk += w->ranks[r].tier_bytes[DSFLOW_NVME];
@@ -352,7 +375,7 @@ double dsf_fit_room(const struct dsflow_plan *plan,
         return (double)dsf_memory_probe("").available;
     dsf_fit_weigh(plan, graph, NULL, &w);
     for (unsigned r = 0; r < w.nranks; r++)
-        room -= w.ranks[r].tier_bytes[DSFLOW_HOST] + w.ranks[r].beside;
+        room -= dsf_weights_in(&w.ranks[r], DSFLOW_HOST);
     dsf_weights_fini(&w);
     return room < 0 ? 0 : room;
 }

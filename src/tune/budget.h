@@ -32,11 +32,6 @@ struct dsf_shortfall {
                          0: that is not why it has too little */
 };
 
-/* What each rank needs of main memory so that the program can look at what is on
- * NVMe, or on GPUs: to save it, one piece at a time. */
-double dsf_fit_window(const struct dsflow_plan *plan,
-                      const struct dsflow_graph *graph);
-
 /* Main memory that is left to the program once all tensors have theirs. */
 double dsf_fit_room(const struct dsflow_plan *plan,
                     struct dsflow_graph *graph);

@@ -132,7 +132,7 @@ static void weigh(const struct dsf_evaluator *e, const struct dsflow_plan *plan,
         for (int t = 0; t < DSFLOW_NTIERS; t++)
             gradients += rank->in_tier[t][DSFLOW_GRADS];
         out->gradients = fmax(out->gradients, gradients);
-        out->host = fmax(out->host, rank->tier_bytes[DSFLOW_HOST]);
+        out->host = fmax(out->host, dsf_weights_in(rank, DSFLOW_HOST));
     }
     dsf_weights_fini(&w);
 }

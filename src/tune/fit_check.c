@@ -142,10 +142,8 @@ static struct uses uses_of(const struct dsf_setup *s,
                      n > 0 ? ", " : "", names[role], dsf_size_text(bytes).s);
     }
     if (shortfall->tier == DSFLOW_HOST) {
-        bool gpus = s->plan->machine->gpus > 0;
-
-        add_use(&u, gpus ? "a window on GPUs and nvme" : "a window on nvme",
-                dsf_fit_window(s->plan, s->graph));
+        add_use(&u, "a window on other memories",
+                w->ranks[shortfall->rank].window);
         add_use(&u, "beside devices", w->ranks[shortfall->rank].beside);
     }
     return u;

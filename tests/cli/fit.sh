@@ -55,17 +55,25 @@ same auto same
 "$dsflow" plan job.toml --set recompute.what=auto | tail -n 1 |
     grep -q "^recompute.what=none" || fault "recomputes without need"
 
-# Main memory beside the device: what is needed is enough, and less is not.
-host=$(needs_in cpu --set offload.optimizer=cpu)
-[ "$host" -gt 0 ] || fault "states in main memory need $host KiB of it"
-"$dsflow" run job.toml --set job.output=beside --set job.steps=4 \
-    --set offload.optimizer=cpu --set memory.host="${host}KiB" > out 2>&1 ||
-    fault "does not run in the $host KiB beside the device: $(tail -n 1 out)"
-"$dsflow" plan job.toml --set offload.optimizer=cpu \
-    --set memory.host="$((host - 1))KiB" > out 2>&1
-[ $? -eq 2 ] || fault "fits in less than $host KiB beside the device"
-grep -q "memory: host: rank 0 needs .*(states .*) and has" out ||
-    fault "refused with: $(tail -n 1 out)"
+# Main memory beside the device: what is needed is enough, and less is not. A
+# window on what is on a disk is part of it.
+mkdir disk
+for keys in "--set offload.optimizer=cpu" \
+    "--set offload.optimizer=nvme --set memory.nvme.path=disk"; do
+    host=$(needs_in cpu $keys)
+    [ "$host" -gt 0 ] || fault "$keys needs $host KiB of main memory"
+    "$dsflow" run job.toml --set job.output=beside --overwrite \
+        --set job.steps=4 $keys --set memory.host="${host}KiB" > out 2>&1 ||
+        fault "$keys does not run in the $host KiB that it needs: $(tail -n 1 out)"
+    "$dsflow" plan job.toml $keys --set memory.host="$((host - 1))KiB" > out 2>&1
+    [ $? -eq 2 ] || fault "$keys fits in less than $host KiB"
+    grep -q "memory: host: rank 0 needs .* and has" out ||
+        fault "$keys is refused with: $(tail -n 1 out)"
+done
+grep -q "(.*a window on other memories .*)" out ||
+    fault "what is on a disk is refused with: $(tail -n 1 out)"
+"$dsflow" plan job.toml $keys | grep -Eq "^window on other memories +0 B +[1-9]" ||
+    fault "a plan says nothing of a window on a disk"
 
 # The largest share of the states that fits: with it the job needs no more than
 # there is, and a tenth more of them would be too much.
@@ -91,7 +99,6 @@ more=$(awk -v s="$share" 'BEGIN { print s + 0.1 }')
 
 # With parameters on a disk a step goes layer by layer, unless that needs more
 # than there is, or takes longer.
-mkdir disk
 nvme="--set memory.nvme.path=disk --set offload.params=nvme --set offload.read_ahead=0"
 "$dsflow" plan job.toml $nvme > out 2>&1
 tail -n 1 out | grep -q "^batch.order=[a-z]*_major: the fastest of" ||

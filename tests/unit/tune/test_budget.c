@@ -73,18 +73,60 @@ static void main_memory_that_leaves_too_little_is_told(void **state)
     end_trial(&t);
 }
 
+/* Of each rank, and what the plan says of main memory beside it. */
+static double window_of(const char *job, double *host)
+{
+    struct dsf_weights w;
+    struct trial t;
+    double window;
+
+    plan_trial(&t, job);
+    dsf_fit_weigh(t.plan, t.graph, NULL, &w);
+    window = w.ranks[0].window;
+    *host = dsf_weights_in(&w.ranks[0], DSFLOW_HOST) - window;
+    for (unsigned r = 1; r < w.nranks; r++)
+        assert_true(w.ranks[r].window == window);
+    dsf_weights_fini(&w);
+    end_trial(&t);
+    return window;
+}
+
+#define ON_DISK "offload.optimizer=nvme memory.nvme.path=. offload.piece=16KiB"
+
 static void a_window_is_the_largest_piece_on_a_disk(void **state)
 {
-    struct trial t;
+    double host, all, half;
 
-    plan_trial(&t, "gpt2");
-    assert_true(dsf_fit_window(t.plan, t.graph) == 0);
-    end_trial(&t);
-    plan_trial(&t, "gpt2 offload.optimizer=nvme memory.nvme.path=. "
-                   "offload.piece=16KiB");
-    assert_true(dsf_fit_window(t.plan, t.graph) > 0);
-    assert_true(dsf_fit_window(t.plan, t.graph) <= 16 * 1024);
-    end_trial(&t);
+    assert_true(window_of("gpt2", &host) == 0);
+    all = window_of("gpt2 " ON_DISK, &host);
+    assert_true(all > 0 && all <= 16 * 1024);
+    half = window_of("gpt2 mesh.pipeline=2 " ON_DISK, &host);
+    assert_true(half == ceil(all / 2)); /* they share it */
+    /* On a device it is a whole unit. */
+    assert_true(window_of("gpt2 machine.virtual=1", &host) > all);
+}
+
+static void a_window_takes_room_in_main_memory(void **state)
+{
+    double host, window = window_of("gpt2 " ON_DISK, &host);
+
+    for (int less = 0; less <= 1; less++) {
+        struct dsf_shortfall shortfall;
+        struct dsf_weights w;
+        struct trial t;
+        char job[200];
+
+        snprintf(job, sizeof(job), "gpt2 " ON_DISK " memory.host=%.0f",
+                 host + window - less);
+        plan_trial(&t, job);
+        dsf_fit_weigh(t.plan, t.graph, NULL, &w);
+        assert_int_equal(
+            dsf_fit_shortfall(t.plan, t.graph, NULL, &w, &shortfall), less);
+        if (less)
+            assert_true(shortfall.needs == host + window);
+        dsf_weights_fini(&w);
+        end_trial(&t);
+    }
 }
 
 static void a_model_of_terabytes_is_hopeless(void **state)
@@ -143,6 +185,7 @@ int main(void)
         cmocka_unit_test(the_largest_shortfall_is_told),
         cmocka_unit_test(main_memory_that_leaves_too_little_is_told),
         cmocka_unit_test(a_window_is_the_largest_piece_on_a_disk),
+        cmocka_unit_test(a_window_takes_room_in_main_memory),
         cmocka_unit_test(a_model_of_terabytes_is_hopeless),
         cmocka_unit_test(the_least_is_of_states_that_are_kept),
         cmocka_unit_test(a_share_is_what_there_is_room_for),
