@@ -424,5 +424,6 @@ void dsf_sim_result_fini(struct dsf_sim_result *result)
     free(result->busy);
     free(result->moving);
     free(result->critical);
+    free(result->steps);
     memset(result, 0, sizeof(*result));
 }

@@ -65,6 +65,11 @@ struct dsf_holder {
 };
 enum { DSF_NHOLDERS = 3 };
 
+/* Of one of the steps. */
+struct dsf_sim_step {
+    double critical_seconds, bound_seconds; /* as below */
+};
+
 struct dsf_sim_result {
     double step_seconds;     /* from the end of the step before to its end */
     double critical_seconds; /* critical path through the graph */
@@ -87,6 +92,7 @@ struct dsf_sim_result {
     uint32_t *critical;      /* tasks of the critical path, in order */
     uint32_t ncritical;
     struct dsf_holder holders[DSF_NHOLDERS]; /* op NULL: no more */
+    struct dsf_sim_step *steps; /* of all, where a timeline was asked for */
 };
 
 /* Ready tasks start by priority, then in the graph's order. The same graph and

@@ -11,12 +11,20 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void find_critical(struct sim *s, struct dsf_sim_result *result)
+/* How long each task takes, with its way as a message; freed by the caller. */
+static double *ways_of(const struct sim *s)
 {
     double *seconds = dsf_xcalloc((size_t)s->ntasks + 1, sizeof(*seconds));
 
     for (uint32_t i = 0; i < s->ntasks; i++)
         seconds[i] = s->cost[i] + (s->delay != NULL ? s->delay[i] : 0);
+    return seconds;
+}
+
+static void find_critical(struct sim *s, struct dsf_sim_result *result)
+{
+    double *seconds = ways_of(s);
+
     result->critical_seconds =
         dsf_critical(&s->edges, seconds, s->ntasks, s->reported,
                      &result->critical, &result->ncritical);
@@ -58,6 +66,12 @@ static bool is_network(const struct sim *s, const struct dsf_load *load)
     return network;
 }
 
+/* What messages take of a core is work, too. */
+static double work_of(const struct sim *s, uint32_t x)
+{
+    return s->cost[dsf_sim_of(s, x)] + (s->more != NULL ? s->more[x] : 0);
+}
+
 /* The bound, and what workers and links do in the step: by rank, and `all`. */
 static void find_bound(const struct sim *s, const struct dsf_timeline *lanes,
                        struct dsf_sim_result *result, struct dsf_shares *all)
@@ -74,7 +88,7 @@ static void find_bound(const struct sim *s, const struct dsf_timeline *lanes,
         const struct dsflow_task_spec *t = dsf_sim_task(s, x);
         enum dsf_lane_kind lane = lanes->lanes[s->lane[x]].kind;
         bool placed = t->rank != DSFLOW_ANYWHERE;
-        double seconds = s->cost[dsf_sim_of(s, x)];
+        double seconds = work_of(s, x);
 
         dsf_load_add(&load, s->lane[x], seconds, placed);
         dsf_shares_add(all, lane, dsf_share_of(t), seconds);
@@ -94,6 +108,36 @@ static void find_bound(const struct sim *s, const struct dsf_timeline *lanes,
     dsf_load_fini(&load);
     dsf_teams_fini(&teams);
     free(did);
+}
+
+/* Of every step, for a trace of them. */
+static void find_steps(const struct sim *s, const struct dsf_timeline *lanes,
+                       struct dsf_sim_result *result)
+{
+    const unsigned n = s->spec->steps;
+    double *seconds = ways_of(s);
+    struct dsf_teams teams;
+    struct dsf_load load;
+    enum dsf_bound what;
+
+    result->steps = dsf_xcalloc((size_t)n + 1, sizeof(*result->steps));
+    dsf_teams_init(&teams, lanes, s->spec->duplex);
+    dsf_load_init(&load, &teams);
+    for (unsigned k = 0; k < n; k++) {
+        struct dsf_sim_step *step = &result->steps[k];
+
+        dsf_load_clear(&load);
+        for (uint32_t x = k * s->ntasks; x < (k + 1) * s->ntasks; x++)
+            dsf_load_add(&load, s->lane[x], work_of(s, x),
+                         dsf_sim_task(s, x)->rank != DSFLOW_ANYWHERE);
+        step->critical_seconds =
+            dsf_critical(&s->edges, seconds, s->ntasks, k > 0, NULL, NULL);
+        step->bound_seconds =
+            dsf_bound_seconds(&load, step->critical_seconds, &what);
+    }
+    dsf_load_fini(&load);
+    dsf_teams_fini(&teams);
+    free(seconds);
 }
 
 static int by_start(const void *a, const void *b, void *user)
@@ -412,7 +456,9 @@ void dsf_sim_measure(struct sim *s, struct dsf_sim_result *result,
     for (uint32_t i = 0; timeline != NULL && i < s->nbegun; i++)
         dsf_timeline_add(timeline,
                          (struct dsf_span[]){ span_of(s, s->order[i]) });
-    if (timeline != NULL)
+    if (timeline != NULL) {
         dsf_timeline_sort(timeline);
+        find_steps(s, lanes, result);
+    }
     dsf_timeline_fini(&own);
 }

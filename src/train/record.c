@@ -133,6 +133,16 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
                       dsflow_graph_task(s->graph, (dsflow_task_id){ i }));
 }
 
+/* What messages take, and how long they are on their way, stands in no span of
+ * a task of the graph. */
+static void bind_laps(struct dsf_laps *laps, const struct dsf_prediction *p)
+{
+    for (unsigned k = laps->first; k < laps->n && p->processes.n > 1; k++) {
+        laps->v[k].critical = p->sim.steps[k].critical_seconds;
+        laps->v[k].bound = p->sim.steps[k].bound_seconds;
+    }
+}
+
 int dsf_record_simulation(const struct dsf_session *s,
                           const struct dsf_machine_model *m, const char *path,
                           struct dsflow_err *err)
@@ -153,6 +163,7 @@ int dsf_record_simulation(const struct dsf_session *s,
         status = dsf_trace_append(file, timeline.v, timeline.n, err);
     dsf_timeline_sort(&trace.timeline);
     dsf_laps_init(&trace.laps, &trace);
+    bind_laps(&trace.laps, &prediction);
     for (unsigned k = 0; k < trace.laps.n && status == DSFLOW_OK; k++)
         status = dsf_trace_append_lap(file, k, &trace.laps.v[k], err);
     if (status == DSFLOW_OK)

@@ -1106,6 +1106,8 @@ static void messages_take_their_link_and_no_worker(void **state)
     check_span(&timeline, s.end, "core 1", 8.5, 9.5);
     assert_true(r.sent_seconds == 5 && r.sent_hidden == 1.0 / 5);
     assert_true(r.bound == DSF_BOUND_LINK ? !r.by_network : true);
+    assert_true(r.steps[0].critical_seconds == r.critical_seconds);
+    assert_true(r.steps[0].bound_seconds == r.bound_seconds);
     dsf_sim_result_fini(&r);
     dsf_timeline_fini(&timeline);
 
@@ -1201,6 +1203,9 @@ static void check_toll(size_t then, double begin, double end)
                                          .toll = one_and_a_half },
                  &timeline);
     check_span(&timeline, last, "core 1", begin, end);
+    assert_true(r.busy[1] == 4 + end - begin); /* it is work, too */
+    assert_true(r.steps[0].bound_seconds == r.bound_seconds);
+    assert_true(r.bound_seconds >= r.busy[1]);
     dsf_sim_result_fini(&r);
     dsf_timeline_fini(&timeline);
     dsflow_graph_free(g);
