@@ -208,13 +208,15 @@ static double *weigh(const struct dsf_times *t, const struct dsflow_plan *plan,
     return seconds;
 }
 
-/* Cores beside GPUs: of a run, those that it had. */
+/* GPUs, and cores beside them: of a run, those that it had. */
 static void put_gpus(const struct dsf_times *t, struct dsf_sim_spec *spec)
 {
     const struct dsf_trace *trace = t->account->trace;
     const unsigned cores = dsf_replay_cores(trace);
 
     spec->workers = spec->nranks;
+    if (!trace->facts.simulated && trace->timeline.workers < spec->workers)
+        spec->workers = trace->timeline.workers;
     dsf_predict_on_gpus(&t->machine, spec);
     if (cores > 0 && !trace->facts.simulated)
         spec->host_cores = cores;
@@ -313,6 +315,11 @@ static void describe(struct dsf_times *t)
     const struct dsf_trace_facts *f = &t->account->trace->facts;
 
     dsf_machine_of_model(&t->machine, &t->present);
+    /* Ranks of a run may share GPUs, which those of a description do not. */
+    if (!f->simulated && is_gpu(t) && t->present.devices < f->nranks) {
+        t->present.node_devices *= (f->nranks - 1) / t->present.devices + 1;
+        t->present.devices = f->nranks;
+    }
     if (!f->simulated) {
         t->present.cores = f->cores;
         t->present.available =
