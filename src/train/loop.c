@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "machine/memory.h"
 #include "plan/programs.h"
+#include "policies/onebit.h"
 #include "train/tensor_norms.h"
 
 #include <dsflow/plan.h>
@@ -217,6 +218,27 @@ static int fail_nonfinite(struct dsf_run *r, const struct dsf_step *step,
                        (long long)step->step, what, text);
 }
 
+/* Second moments that freeze before the first update stay zeroes, and numbers
+ * of which they are zeroes are not updated any more. */
+static int check_frozen(struct dsf_run *r, const struct dsf_step *step,
+                        struct dsflow_err *err)
+{
+    const struct dsf_job *job = r->s.job;
+    const struct dsf_onebit_keys *keys = dsf_onebit_keys(job);
+
+    if (keys == NULL)
+        return DSFLOW_OK;
+    r->updates += !step->skipped;
+    if (r->updates > 0 || step->step < keys->freeze_step)
+        return DSFLOW_OK;
+    return dsf_job_fail(
+        job, err, DSFLOW_EFAIL, job->optimizer.kind, "freeze_step",
+        "%lld: all steps so far were skipped, so that second moments would "
+        "freeze as zeroes and nothing would be updated: expected a later one%s",
+        (long long)keys->freeze_step,
+        step->overflows > 0 ? ", or a smaller precision.initial_scale" : "");
+}
+
 /* Adds to a message what there is to go on from. */
 static int fail_with_checkpoint(const struct dsf_run *r, int status,
                                 struct dsflow_err *err)
@@ -314,9 +336,9 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
         }
     }
     r->last = report->at;
-    return status < 0 || is_finite(&step) || step.skipped || !stops
-               ? status
-               : fail_nonfinite(r, &step, err);
+    if (status == DSFLOW_OK && stops && !step.skipped && !is_finite(&step))
+        return fail_nonfinite(r, &step, err);
+    return status == DSFLOW_OK ? check_frozen(r, &step, err) : status;
 }
 
 static int take_report(struct dsf_run *r, struct dsflow_err *err)

@@ -6,6 +6,7 @@
 #include "base/notice.h"
 #include "base/units.h"
 #include "net/watch.h"
+#include "policies/onebit.h"
 #include "sim/weights.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
@@ -235,6 +236,16 @@ static int begin_metrics(struct dsf_run *r, struct dsflow_err *err)
     return status;
 }
 
+static int64_t updates_of(struct dsf_run *r)
+{
+    const struct dsflow_control *control;
+
+    if (dsf_onebit_keys(r->s.job) == NULL)
+        return 0;
+    control = dsf_contents_map(&r->s.contents, 0, DSF_KEPT_CONTROL, DSFLOW_R);
+    return control->updates;
+}
+
 int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
 {
     const char *executor = r->executor == DSFLOW_SERIAL ? "serial" : "starpu";
@@ -255,6 +266,7 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
         status = load(r, err);
     if (status < 0)
         return status;
+    r->updates = updates_of(r);
     dsf_resume_remove(&r->start, &r->s);
     find_moved(r);
     r->token_seconds =
