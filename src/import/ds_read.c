@@ -2,6 +2,7 @@
 #include "import/ds_private.h"
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -58,6 +59,7 @@ void dsf_ds_refuse(struct dsf_ds *x, const char *path, const char *fmt, ...)
     r.text = r.line > 0
                  ? dsf_xasprintf("%s:%d: %s: %s", x->path, r.line, path, what)
                  : dsf_xasprintf("%s: %s: %s", x->path, path, what);
+    dsf_utf8_clean(r.text); /* one line, whatever the file has in its strings */
     r.path = dsf_xstrdup(path);
     dsf_grow(&x->refused, &x->cap_refused, x->nrefused + 1,
              sizeof(*x->refused));

@@ -140,6 +140,14 @@ two_lines '8s/true/true, "rounding": "stochastic"/' '8: .*rounding: "stochastic"
 two_lines '8s/true/true, "fp16_mixed_quantize": {"enabled": true}/' '8: .*weights are quantized at once, not in parts'
 two_lines '5s/false/true/' '5: quantize_training: bits fall by weights.period, not by eigenvalues: '
 
+# Strings of a configuration may hold anything; a message is one line of text.
+printf '{ "scheduler": { "type": "a\\nb\\u001b[2J" },\n  "c\\nd": 1, "zero_optimization": { "cpu_offload": "%s" } }' \
+    "$(printf 'é%.0s' $(seq 60))" > strange.json
+"$dsflow" import strange.json --set batch.sequences=8 > log 2>&1
+[ $? -eq 2 ] && [ "$(wc -l < log)" -eq 4 ] && [ "$(grep -c '^dsflow: strange.json:' log)" -eq 4 ] &&
+    iconv -f UTF-8 -t UTF-8 log > log8 && ! grep -q '[[:cntrl:]]' log8 &&
+    grep -qF 'scheduler.type: a?b?[2J: expected' log || fault "strange.json: $(cat -v log)"
+
 # The table says of each key what becomes of it.
 "$dsflow" list deepspeed > out || fault "list deepspeed"
 grep -q "^train_batch_size  *becomes batch.sequences$" out || fault "the batch is not there"
