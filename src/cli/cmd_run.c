@@ -186,9 +186,8 @@ static void catch_signals(const struct dsf_cli_args *args)
 {
     dsf_stop_prepare(dsf_flag_value(args, "resume") != NULL,
                      dsf_log_level() < DSFLOW_INFO);
-    /* A write that meets a limit, or that nobody reads any more, is an error of
-     * that write: Ctrl-C ends tee(1) too, behind which a run may be. */
-    signal(SIGXFSZ, SIG_IGN);
+    /* A write that nobody reads any more is an error of that write: Ctrl-C ends
+     * tee(1) too, behind which a run may be. */
     signal(SIGPIPE, SIG_IGN);
 }
 

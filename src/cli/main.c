@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -99,6 +100,8 @@ int main(int argc, char **argv)
     int status;
 
     open_standard_files();
+    /* A write that meets a limit (ulimit -f) is an error of that write. */
+    signal(SIGXFSZ, SIG_IGN);
     dsflow_log_sink_set(dsf_print_log, NULL);
     dsf_fatal_set(end_at_once);
     /* Where /sys is not mounted, hwloc would say so at each look. */

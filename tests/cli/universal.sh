@@ -81,5 +81,13 @@ refused "model.heads is 2 in it, and 4 in the job: its weights do not fit" run v
 refused "none: has no checkpoint: train it first" job.toml v --deepspeed --set job.output=none
 refused "lion: expected adamw or adam" job.toml v --deepspeed --set optimizer.kind=lion
 [ -e v ] && fault "something was written"
-ls -d ./*.tmp-* > log 2>&1 && fault "left behind: $(cat log)"
+# Files may not become that long.
+for kind in --dtype=fp32 --deepspeed; do
+    (ulimit -f 8 && exec "$dsflow" checkpoint export run v $kind) > log 2>&1
+    [ $? -eq 1 ] && [ "$(wc -l < log)" -eq 1 ] && grep -q "^dsflow: v.tmp-.*: cannot be written: File too large" log ||
+        fault "a limit, $kind: $(cat log)"
+done
+(ulimit -f 8 && exec "$dsflow" checkpoint import u back.toml --set job.output=v) > log 2>&1
+[ $? -eq 1 ] && [ "$(grep -vc warning log)" -eq 1 ] && grep -q "^dsflow: .*: File too large" log || fault "a limit, import: $(cat log)"
+[ -z "$(ls -d ./*.tmp-* v 2> err)" ] || fault "left behind: $(ls)"
 finish
