@@ -1,6 +1,7 @@
 /* checkpoint_import.c - a checkpoint of another program becomes one of a job.
  */
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "cli/cmd.h"
 #include "cli/stop.h"
 #include "config/job.h"
@@ -16,10 +17,25 @@
 #include <string.h>
 #include <unistd.h>
 
+/* With names that files have, which may be anything. */
 static void refused(void *user, const char *line)
 {
+    char *copy = dsf_xstrdup(line);
+
     (void)user;
-    fprintf(stderr, "dsflow: %s\n", line);
+    dsf_utf8_clean(copy);
+    fprintf(stderr, "dsflow: %s\n", copy);
+    free(copy);
+}
+
+static void refuse_all(const char *path, unsigned reasons)
+{
+    char *line = dsf_xasprintf(
+        "%s: does not fit the job, for %u reason%s: nothing was written", path,
+        reasons, reasons == 1 ? "" : "s");
+
+    refused(NULL, line);
+    free(line);
 }
 
 /* From the first call on a signal waits for the next one. */
@@ -137,10 +153,7 @@ int dsf_checkpoint_import(const struct dsf_cli_args *args,
     if (status == DSFLOW_OK)
         status = dsf_into_write(&s, &from, &spec, &done, err);
     if (status == DSFLOW_OK && done.nrefused > 0)
-        fprintf(stderr,
-                "dsflow: %s: does not fit the job, for %u reason%s: nothing "
-                "was written\n",
-                from.path, done.nrefused, done.nrefused == 1 ? "" : "s");
+        refuse_all(from.path, done.nrefused);
     else if (status == DSFLOW_OK)
         printf("%s: step %lld of %s (%s): dsflow run %s --resume goes on\n",
                done.folder, (long long)done.step, from.path, from.what,

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/safetensors.h"
 #include "base/units.h"
+#include "base/utf8.h"
 #include "cli/torch_tree.h"
 #include "foreign/found.h"
 
@@ -22,6 +23,18 @@ struct show {
     struct dsflow_err *err;
 };
 
+/* A name that a file or folder has, as a terminal can be trusted with it, or as
+ * JSON takes it, which has escapes but is UTF-8; freed by the caller. */
+static char *shown(const struct show *s, const char *name)
+{
+    char *copy = dsf_xstrdup(name);
+    size_t n = strlen(copy);
+
+    if (s->json == NULL || dsf_utf8_valid(copy, n) < n)
+        dsf_utf8_clean(copy);
+    return copy;
+}
+
 static int64_t bytes_of(const char *path)
 {
     struct stat st;
@@ -33,19 +46,18 @@ static int64_t bytes_of(const char *path)
 static json_t *begin_file(const struct show *s, const char *name,
                           const char *path, const char *more)
 {
-    json_t *file;
+    char *as = shown(s, name);
+    json_t *file = NULL;
 
-    /* A file alone was named when it began. */
-    if (s->json == NULL && path == s->found->path)
-        return NULL;
-    if (s->json == NULL) {
-        printf("\n%s  %s%s\n", name, dsf_size_text((double)bytes_of(path)).s,
+    if (s->json != NULL) {
+        file = json_pack("{s:s, s:I}", "name", as, "bytes",
+                         (json_int_t)bytes_of(path));
+        json_array_append_new(s->files, file);
+    } else if (path != s->found->path) { /* it was named when it began */
+        printf("\n%s  %s%s\n", as, dsf_size_text((double)bytes_of(path)).s,
                more);
-        return NULL;
     }
-    file = json_pack("{s:s, s:I}", "name", name, "bytes",
-                     (json_int_t)bytes_of(path));
-    json_array_append_new(s->files, file);
+    free(as);
     return file;
 }
 
@@ -67,24 +79,26 @@ static int show_torch(const struct show *s, const char *name, const char *path,
     return DSFLOW_OK;
 }
 
-static void show_tensor(json_t *tree, const struct dsf_st_tensor *t, int width)
+static void show_tensor(const struct show *s, json_t *tree,
+                        const struct dsf_st_tensor *t, int width)
 {
-    char *shape = dsf_dims_text(t->dims, t->ndims);
+    char *shape = dsf_dims_text(t->dims, t->ndims), *as = shown(s, t->name);
     json_t *dims;
 
     if (tree == NULL) {
-        printf("  %-*s  %-5s %s\n", width, t->name, dsflow_dtype_str(t->dtype),
+        printf("  %-*s  %-5s %s\n", width, as, dsflow_dtype_str(t->dtype),
                shape);
     } else {
         dims = json_array();
         for (unsigned d = 0; d < t->ndims; d++)
             json_array_append_new(dims, json_integer(t->dims[d]));
-        json_object_set_new(tree, t->name,
+        json_object_set_new(tree, as,
                             json_pack("{s:s, s:o}", "dtype",
                                       dsflow_dtype_str(t->dtype), "shape",
                                       dims));
     }
     free(shape);
+    free(as);
 }
 
 static int show_safetensors(const struct show *s, const char *name,
@@ -106,7 +120,7 @@ static int show_safetensors(const struct show *s, const char *name,
             width = n;
     }
     for (unsigned i = 0; i < dsf_st_count(file); i++)
-        show_tensor(tree, dsf_st_at(file, i), width);
+        show_tensor(s, tree, dsf_st_at(file, i), width);
     dsf_st_close(file);
     return DSFLOW_OK;
 }
@@ -169,12 +183,15 @@ static int show_ranks(const struct show *s)
 
 /* --- universal --- */
 
-/* "zero/NAME/fp32.pt": the name in the middle. */
-static char *parameter_of(const char *file)
+/* "zero/NAME/fp32.pt": the name in the middle, as it is shown. */
+static char *parameter_of(const struct show *s, const char *file)
 {
     const char *name = strchr(file, '/') + 1;
+    char *copy = dsf_xstrndup(name, (size_t)(strrchr(name, '/') - name));
+    char *as = shown(s, copy);
 
-    return dsf_xstrndup(name, (size_t)(strrchr(name, '/') - name));
+    free(copy);
+    return as;
 }
 
 /* What fp32.pt has: a tensor, or a dict with it as "param". */
@@ -220,7 +237,7 @@ static int show_universal(const struct show *s)
 
         if (strncmp(f->files[i], "zero/", 5) != 0)
             continue;
-        name = parameter_of(f->files[i]);
+        name = parameter_of(s, f->files[i]);
         n++;
         if ((int)strlen(name) > width && strlen(name) <= 44)
             width = (int)strlen(name);
@@ -237,7 +254,7 @@ static int show_universal(const struct show *s)
 
         if (strncmp(f->files[i], "zero/", 5) != 0)
             continue;
-        name = parameter_of(f->files[i]);
+        name = parameter_of(s, f->files[i]);
         status = show_parameter(s, name, f->files[i], into, width);
         free(name);
     }
@@ -265,12 +282,16 @@ static int show_run(const struct show *s)
     int n = scandir(dir, &steps, is_step, versionsort);
 
     for (int i = 0; i < n; i++) {
+        char *path = dsf_xasprintf("%s/%s", dir, steps[i]->d_name);
+        char *as = shown(s, path);
+
         if (s->json != NULL)
-            json_array_append_new(s->files, json_pack("{s:s++}", "name", dir,
-                                                      "/", steps[i]->d_name));
+            json_array_append_new(s->files, json_pack("{s:s}", "name", as));
         else
-            printf("  %s/%s\n", dir, steps[i]->d_name);
+            printf("  %s\n", as);
         free(steps[i]);
+        free(path);
+        free(as);
     }
     if (n < 0)
         dsflow_fail(s->err, DSFLOW_EIO, "%s: %m", dir);
@@ -282,29 +303,21 @@ static int show_run(const struct show *s)
 
 /* --- all --- */
 
-static void begin(const struct show *s, const char *path)
+static void begin_json(const struct show *s, const char *text)
 {
     const struct dsf_found *f = s->found;
-    char *text = dsf_found_text(f);
+    char *path = shown(s, f->path);
 
-    if (s->json == NULL &&
-        (f->kind == DSF_FOUND_TORCH || f->kind == DSF_FOUND_SAFETENSORS)) {
-        printf("%s: %s, %s\n", path, text,
-               dsf_size_text((double)bytes_of(path)).s);
-        free(text);
-        return;
-    }
-    if (s->json == NULL) {
-        printf("%s: %s\n", f->tag != NULL ? f->path : path, text);
-        free(text);
-        return;
-    }
-    json_object_set_new(s->json, "path", json_string(f->path));
+    json_object_set_new(s->json, "path", json_string(path));
     json_object_set_new(s->json, "kind",
                         json_string(dsf_found_kind_str(f->kind)));
     json_object_set_new(s->json, "text", json_string(text));
-    if (f->tag != NULL)
-        json_object_set_new(s->json, "tag", json_string(f->tag));
+    if (f->tag != NULL) {
+        char *tag = shown(s, f->tag);
+
+        json_object_set_new(s->json, "tag", json_string(tag));
+        free(tag);
+    }
     if (f->version[0] != '\0')
         json_object_set_new(s->json, "version", json_string(f->version));
     if (f->kind == DSF_FOUND_DEEPSPEED) {
@@ -315,7 +328,24 @@ static void begin(const struct show *s, const char *path)
         json_object_set_new(s->json, "tensor", json_integer(f->tensor));
         json_object_set_new(s->json, "pipeline", json_integer(f->pipeline));
     }
+    free(path);
+}
+
+static void begin(const struct show *s, const char *path)
+{
+    const struct dsf_found *f = s->found;
+    char *text = dsf_found_text(f);
+    char *as = shown(s, f->tag != NULL ? f->path : path);
+
+    if (s->json != NULL)
+        begin_json(s, text);
+    else if (f->kind == DSF_FOUND_TORCH || f->kind == DSF_FOUND_SAFETENSORS)
+        printf("%s: %s, %s\n", as, text,
+               dsf_size_text((double)bytes_of(path)).s);
+    else
+        printf("%s: %s\n", as, text);
     free(text);
+    free(as);
 }
 
 static int show_contents(const struct show *s)

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "foreign/folder.h"
 #include "torch/torch.h"
 
@@ -90,8 +91,10 @@ static int read_deepspeed(struct dsf_found *f, const char *name, bool optim,
         return status;
     root = dsf_torch_root(file);
     x = dsf_torch_find(root, "ds_version");
-    if (x != NULL && x->kind == DSF_TORCH_STR)
+    if (x != NULL && x->kind == DSF_TORCH_STR) {
         snprintf(f->version, sizeof(f->version), "%s", x->str);
+        dsf_utf8_clean(f->version);
+    }
     x = dsf_torch_find(root, "dp_world_size");
     if (!optim && f->data == 0 && x != NULL && x->kind == DSF_TORCH_INT)
         f->data = (int)x->integer.value;

@@ -71,6 +71,22 @@ seen "run: a run of dsflow" run
 seen "run/checkpoints/step-2" run
 seen "layer0.qkv" run/checkpoints/step-2
 
+# A name may be anything: a terminal gets one line of it, JSON what it can have.
+odd=$(printf 'a\nb\033[2J\377')
+"$dsflow" checkpoint export run u --deepspeed > log 2>&1 || fault "export: $(cat log)"
+cp -r u/global_step2_universal/zero/transformer.wte.weight "u/global_step2_universal/zero/$odd"
+mv u "$odd"
+seen "a?b?[2J?/global_step2_universal: a universal checkpoint of DeepSpeed" "$odd"
+seen "  a?b?[2J?  " "$odd"
+"$dsflow" checkpoint import "$odd" job.toml --set job.output=i > log 2>&1
+[ $? -eq 2 ] && [ "$(wc -l < log)" -eq 2 ] && grep -q '^dsflow: a?b?\[2J?: \[256, 32\]: the model of the job has no place for it$' log ||
+    fault "import of another name: $(cat -v log)"
+cp run/checkpoints/step-2/params.safetensors "$odd.safetensors"
+for path in "$odd" "$odd.safetensors"; do
+    "$dsflow" checkpoint show "$path" --json > odd.json || fault "show --json of another name"
+    [ "$(head -c 2 odd.json)" = "{" ] && grep -q '"path": "a?b?\[2J?' odd.json || fault "JSON of another name: $(head -3 odd.json | cat -v)"
+done
+
 # JSON has all of it.
 if command -v python3 > python; then
     "$dsflow" checkpoint show ds --json > ds.json || fault "show --json"
