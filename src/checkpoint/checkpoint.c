@@ -117,6 +117,49 @@ static int point_latest(const char *dir, int64_t step, struct dsflow_err *err)
     return status == DSFLOW_OK ? dsf_synced_folder(dir, err) : status;
 }
 
+/* What `latest` names: a path, or NULL with a message. No `latest` at all is
+ * `absent`, and no message. */
+static char *read_latest(const char *dir, bool *absent, struct dsflow_err *err)
+{
+    char *file = dsf_xasprintf("%s/latest", dir), *path = NULL;
+    FILE *f = fopen(file, "r");
+    char name[64] = "";
+
+    *absent = f == NULL && errno == ENOENT;
+    if (*absent) {
+        /* A run that died between naming its first checkpoint and pointing
+         * at it: what has its name is whole. */
+    } else if (f == NULL) {
+        dsflow_fail(err, DSFLOW_EFAIL, "%s: %m", file);
+    } else {
+        if (fgets(name, sizeof(name), f) != NULL)
+            name[strcspn(name, "\n")] = '\0';
+        fclose(f);
+        if (step_of(name) >= 0)
+            path = dsf_xasprintf("%s/%s", dir, name);
+        else
+            dsflow_fail(err, DSFLOW_EFAIL,
+                        "%s: damaged: expected the name of a checkpoint", file);
+    }
+    free(file);
+    return path;
+}
+
+int dsf_ckpt_name_latest(const char *path, struct dsflow_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = dsf_xstrndup(path, (size_t)(slash - path)), *named;
+    bool absent;
+    int status = DSFLOW_OK;
+
+    named = read_latest(dir, &absent, NULL);
+    if (named == NULL || strcmp(named, path) != 0)
+        status = point_latest(dir, step_of(slash + 1), err);
+    free(named);
+    free(dir);
+    return status;
+}
+
 static void remove_oldest(const char *dir, int64_t newest, int64_t keep)
 {
     int64_t *steps;
@@ -255,34 +298,6 @@ static char *newest_whole(const char *dir, struct dsf_ckpt_meta *meta)
         }
     }
     free(steps);
-    return path;
-}
-
-/* What `latest` names: a path, or NULL with a message. No `latest` at all is
- * `absent`, and no message. */
-static char *read_latest(const char *dir, bool *absent, struct dsflow_err *err)
-{
-    char *file = dsf_xasprintf("%s/latest", dir), *path = NULL;
-    FILE *f = fopen(file, "r");
-    char name[64] = "";
-
-    *absent = f == NULL && errno == ENOENT;
-    if (*absent) {
-        /* A run that died between naming its first checkpoint and pointing
-         * at it: what has its name is whole. */
-    } else if (f == NULL) {
-        dsflow_fail(err, DSFLOW_EFAIL, "%s: %m", file);
-    } else {
-        if (fgets(name, sizeof(name), f) != NULL)
-            name[strcspn(name, "\n")] = '\0';
-        fclose(f);
-        if (step_of(name) >= 0)
-            path = dsf_xasprintf("%s/%s", dir, name);
-        else
-            dsflow_fail(err, DSFLOW_EFAIL,
-                        "%s: damaged: expected the name of a checkpoint", file);
-    }
-    free(file);
     return path;
 }
 

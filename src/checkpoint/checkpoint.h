@@ -108,6 +108,9 @@ int dsf_ckpt_verify(const char *path, struct dsf_ckpt_meta *meta,
 int dsf_ckpt_latest(const char *dir, int good, char **path,
                     struct dsf_ckpt_meta *meta, struct dsflow_err *err);
 
+/* `latest` names the checkpoint of this path from now on, if it did not. */
+int dsf_ckpt_name_latest(const char *path, struct dsflow_err *err);
+
 /* Fill the tensors of `parts` (names, types, sizes, and writable data or `take`
  * are given) from the checkpoint in `path`. */
 int dsf_ckpt_load(const char *path, const struct dsf_ckpt_part *parts,

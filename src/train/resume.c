@@ -413,13 +413,15 @@ int dsf_resume_load(const struct dsf_resume *r, struct dsf_session *s,
     return DSFLOW_OK;
 }
 
-void dsf_resume_remove(const struct dsf_resume *r, const struct dsf_session *s)
+int dsf_resume_begin(const struct dsf_resume *r, const struct dsf_session *s,
+                     struct dsflow_err *err)
 {
     char *dir = dsf_session_checkpoints(s);
 
     if (r->overwrite)
         dsf_ckpt_remove_all(dir);
     free(dir);
+    return r->folder != NULL ? dsf_ckpt_name_latest(r->folder, err) : DSFLOW_OK;
 }
 
 void dsf_resume_fini(struct dsf_resume *r)

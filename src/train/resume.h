@@ -36,8 +36,10 @@ int dsf_resume_check(struct dsf_resume *r, const struct dsf_session *s,
 int dsf_resume_load(const struct dsf_resume *r, struct dsf_session *s,
                     struct dsflow_err *err);
 
-/* The checkpoints that --overwrite removes. */
-void dsf_resume_remove(const struct dsf_resume *r, const struct dsf_session *s);
+/* The checkpoints that --overwrite removes go; `latest` names the one that it
+ * goes on from: it may have nothing more to save. */
+int dsf_resume_begin(const struct dsf_resume *r, const struct dsf_session *s,
+                     struct dsflow_err *err);
 
 void dsf_resume_fini(struct dsf_resume *r);
 

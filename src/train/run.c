@@ -238,12 +238,7 @@ static int begin_metrics(struct dsf_run *r, struct dsflow_err *err)
 
 static int64_t updates_of(struct dsf_run *r)
 {
-    const struct dsflow_control *control;
-
-    if (dsf_onebit_keys(r->s.job) == NULL)
-        return 0;
-    control = dsf_contents_map(&r->s.contents, 0, DSF_KEPT_CONTROL, DSFLOW_R);
-    return control->updates;
+    return dsf_onebit_keys(r->s.job) == NULL ? 0 : dsf_session_updates(&r->s);
 }
 
 int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
@@ -264,10 +259,11 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
     status = dsf_session_open(&r->s, r->executor, &r->feed.host, err);
     if (status == DSFLOW_OK)
         status = load(r, err);
+    if (status == DSFLOW_OK)
+        status = dsf_resume_begin(&r->start, &r->s, err);
     if (status < 0)
         return status;
     r->updates = updates_of(r);
-    dsf_resume_remove(&r->start, &r->s);
     find_moved(r);
     r->token_seconds =
         r->executor == DSFLOW_SERIAL ? 0 : dsf_token_seconds(r->s.plan);

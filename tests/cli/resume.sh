@@ -18,6 +18,14 @@ lines=$(grep -c '"loss"' parts/metrics.jsonl)
     fault "a run that is done: $(cat log)"
 same whole parts
 
+# One that died between its last checkpoint and `latest` is done, too, and what
+# asks for the latest has that one.
+cp -r whole late
+echo step-10 > late/checkpoints/latest
+run late --resume=latest-good
+grep -qx "all 20 steps of late are done: --steps for more" log || fault "a run that died late: $(cat log)"
+same whole late
+
 # Where the states and parameters are does not matter: ten steps with them on
 # disks, ten with all in memory, and the other way round.
 mkdir disk

@@ -433,6 +433,15 @@ static void write_latest(const char *text)
     free(path);
 }
 
+static void name_latest(int step)
+{
+    struct dsflow_err err = { 0 };
+    char *path = dsf_xasprintf("%s/step-%d", dir, step);
+
+    assert_int_equal(dsf_ckpt_name_latest(path, &err), DSFLOW_OK);
+    free(path);
+}
+
 static void dying_before_the_first_latest_loses_nothing(void **state)
 {
     struct dsflow_err err = { 0 };
@@ -462,6 +471,11 @@ static void dying_before_latest_is_moved_goes_on_from_it(void **state)
     assert_int_equal(latest(0, &err), 2);
     assert_string_equal(err.msg, "");
     assert_int_equal(latest(1, &err), 3);
+    name_latest(3);
+    assert_int_equal(latest(0, &err), 3);
+    name_latest(3);
+    assert_int_equal(latest(0, &err), 3);
+    name_latest(2);
     /* Step 3 is done again and is found whole; what is too old goes. */
     assert_int_equal(save(3, 2, &err), DSFLOW_OK);
     assert_int_equal(latest(0, &err), 3);

@@ -348,11 +348,11 @@ static void those_of_before_go_where_that_is_asked_for(void **state)
 
     copy_run("gone");
     must(go_on(&r, &s, &plainly, "job.output=@/gone", TO_TEXT, &err), &err);
-    dsf_resume_remove(&r, &s);
+    must(dsf_resume_begin(&r, &s, &err), &err);
     assert_true(is_there("@/gone/checkpoints/step-3"));
     end(&r, &s);
     must(go_on(&r, &s, &over, "job.output=@/gone", TO_TEXT, &err), &err);
-    dsf_resume_remove(&r, &s);
+    must(dsf_resume_begin(&r, &s, &err), &err);
     assert_false(is_there("@/gone/checkpoints/step-3"));
     assert_false(is_there("@/gone/checkpoints/latest"));
     end(&r, &s);
