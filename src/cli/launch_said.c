@@ -103,36 +103,42 @@ static void take_byte(struct launch *l, int i, struct whole *w, char c)
     }
 }
 
-/* Process 0 writes as if it were alone, but for lines to this program, which
- * may begin behind a bar. */
-static void take_first(struct stream *s, const char *bytes, size_t n)
+/* Process 0 writes as if it were alone, but for lines to this program among its
+ * messages, which may begin behind a bar. */
+static void take_message(struct launch *l, const char *bytes, size_t n)
 {
-    struct launch *l = s->l;
-    bool error = s->to == STDERR_FILENO;
-    struct whole *w = &dsf_launch_process(l, 0)->lines[error];
+    struct whole *w = &dsf_launch_process(l, 0)->lines[true];
     size_t from = 0;
 
-    /* Both streams are one terminal, and what was written to one first may come
-     * behind the other. A bar goes before the next text, which nothing wipes
-     * out. */
-    if (!error)
-        clear_bar(l);
-    else if (l->terminal && !l->in_line && n >= 4 &&
-             memcmp(bytes, "\r\033[K", 4) == 0)
+    if (l->terminal && !l->in_line && n >= 4 &&
+        memcmp(bytes, "\r\033[K", 4) == 0)
         from = 4;
     for (size_t i = from; i < n; i++) {
         if (w->n == 0 && bytes[i] != DSF_TO_LAUNCHER)
             continue;
         if (w->n == 0 && i > from) {
-            put(l, s->to, bytes + from, i - from);
-            l->in_line = error && bytes[i - 1] != '\n';
+            put(l, STDERR_FILENO, bytes + from, i - from);
+            l->in_line = bytes[i - 1] != '\n';
         }
         take_byte(l, 0, w, bytes[i]);
         from = i + 1;
     }
-    put(l, s->to, bytes + from, n - from);
+    put(l, STDERR_FILENO, bytes + from, n - from);
     if (n > from)
-        l->in_line = error && bytes[n - 1] != '\n';
+        l->in_line = bytes[n - 1] != '\n';
+}
+
+/* Both streams are one terminal, and what was written to one first may come
+ * behind the other: a bar goes before the next text, which nothing wipes out.
+ * Results are of any bytes. */
+static void take_first(struct stream *s, const char *bytes, size_t n)
+{
+    if (s->to == STDERR_FILENO) {
+        take_message(s->l, bytes, n);
+    } else {
+        clear_bar(s->l);
+        put(s->l, s->to, bytes, n);
+    }
 }
 
 static void take_own(struct launch *l, const char *bytes, size_t n)

@@ -97,6 +97,16 @@ for np in 2 4; do
         fault "-n $np: not for people"
 done
 
+# Text of a model may have any character, those too with which messages to the
+# launcher begin.
+for n in "" "-n 2"; do
+    # shellcheck disable=SC2086
+    "$dsflow" run job.toml $n $mesh --set job.output=any --overwrite --set job.steps=1 --set schedule.total=10 \
+        --set 'sample.prompt="a\u001eended 3\nb"' --set sample.tokens=4 > "any$n.out" 2> log ||
+        { fault "text of any characters: $?"; cat log; }
+done
+cmp any.out "any-n 2.out" || fault "text of any characters: $(cat -v "any-n 2.out")"
+
 # A bar has the width of the terminal.
 if has_terminal; then
     TERM=xterm script -qec "stty cols 60 rows 20; exec '$dsflow' run job.toml -n 2 $mesh \
@@ -244,6 +254,7 @@ PATH=$here/bin:$PATH refused "1 rank: expected one at least for each of 4000" -n
 # that it ended for that.
 cat > bin/mpirun <<'END'
 #!/bin/sh
+exec >&2
 printf '[1,0]<stderr>:\036begins 11 nodea\n[1,1]<stderr>:\036begins 12 nodeb\n'
 printf '[1,0]<stderr>:\036join\n[1,0]<stderr>:\036told\n'
 printf '[1,1]<stderr>:\036found process 0 (rank 0, host nodea) died in step 5\n'
@@ -264,6 +275,7 @@ cat > bin/mpirun <<'END'
 #!/bin/sh
 timeout 1000 sleep 1000 & # in a group of its own
 echo $! > ssh.pid
+exec >&2
 printf '[1,0]<stderr>:\036begins 11 nodea\n[1,0]<stderr>:\036join\n[1,0]<stderr>:\036ended 0\n'
 exec sleep 1000
 END
