@@ -256,10 +256,10 @@ static bool see_heads(const struct dsf_headed_graph *s,
     a->tile.heads = a->tile.kv_heads * queries;
     if (a->block == 0)
         return true;
-    dsf_attention_lay_out(dsf_plan_layout_of(s->plan, t->layer, &number),
-                          a->head + first * queries, a);
+    dsf_attention_lay_heads(dsf_plan_layout_of(s->plan, t->layer, &number),
+                            a->head + first * queries, a);
     /* Nothing is added, but the first of several tasks writes all the same. */
-    return a->block == 0 || a->seen > 0 || t->fresh != 0 ||
+    return a->seen > 0 || t->fresh != 0 ||
            (t->op == &dsf_op_attention_forward && a->last);
 }
 
@@ -296,10 +296,7 @@ static void attend(struct dsf_headed_graph *s, const struct dsflow_task_spec *t,
         const unsigned port = dsflow_task_port(t, i);
 
         if (port == DSFLOW_ATTENTION_LAYOUT) {
-            if (a.block == 0)
-                own.without |= 1u << port;
-            else
-                s->ports[n++] = t->data[i];
+            s->ports[n++] = t->data[i];
             continue;
         }
         rows = is_of_keys(port) ? keys_of(s, t, at) : need[port].rows;

@@ -120,28 +120,35 @@ static double all_pairs(const struct dsf_layout_pair *p)
     return n;
 }
 
-void dsf_attention_lay_out(const struct dsf_attention_layout *layout,
-                           int32_t head, struct dsflow_attention_args *a)
+static struct dsf_layout_pair pair_of(const struct dsflow_attention_args *a)
 {
-    const struct dsf_layout l = dsf_attention_layout_of(layout);
     const struct dsflow_tile *t = &a->tile;
-    const struct dsf_layout_pair p = {
+
+    return (struct dsf_layout_pair){
         .pos = (size_t)t->pos,
         .queries = dsf_tile_length(t),
         .key_pos = (size_t)a->key_pos,
         .keys = (size_t)a->keys / (size_t)t->nseq,
         .window = (size_t)a->window,
     };
-    const size_t first = layout->heads > 1 ? (size_t)head : 0;
-    const size_t group = (size_t)(t->heads / t->kv_heads);
-    double seen = dsf_layout_count(&l, &p, first, (size_t)t->heads);
+}
+
+/* The first of the heads of a layout that a task has. */
+static size_t first_of(const struct dsf_attention_layout *layout, int32_t head)
+{
+    return layout->heads > 1 ? (size_t)head : 0;
+}
+
+void dsf_attention_lay_heads(const struct dsf_attention_layout *layout,
+                             int32_t head, struct dsflow_attention_args *a)
+{
+    const struct dsf_layout l = dsf_attention_layout_of(layout);
+    const struct dsf_layout_pair p = pair_of(a);
+    const size_t first = first_of(layout, head), heads = (size_t)a->tile.heads;
+    const size_t group = heads / (size_t)a->tile.kv_heads;
     size_t packed = 0;
 
-    a->block = a->blocks = a->layouts = a->head = a->packed = 0;
-    a->seen = 0;
-    if (seen == all_pairs(&p) * t->heads)
-        return;
-    for (size_t h = 0; h < (size_t)(l.apart > 0 ? t->heads : 1); h += group) {
+    for (size_t h = 0; h < (l.apart > 0 ? heads : 1); h += group) {
         const size_t n = dsf_layout_pack(&l, &p, first + h, group, NULL);
 
         packed = n > packed ? n : packed;
@@ -151,7 +158,20 @@ void dsf_attention_lay_out(const struct dsf_attention_layout *layout,
     a->layouts = layout->heads;
     a->head = (int32_t)first;
     a->packed = (int32_t)packed;
-    a->seen = seen * t->nseq;
+    a->seen = dsf_layout_count(&l, &p, first, heads) * a->tile.nseq;
+}
+
+void dsf_attention_lay_out(const struct dsf_attention_layout *layout,
+                           int32_t head, struct dsflow_attention_args *a)
+{
+    const struct dsf_layout l = dsf_attention_layout_of(layout);
+    const struct dsf_layout_pair p = pair_of(a);
+    const size_t first = first_of(layout, head), heads = (size_t)a->tile.heads;
+
+    a->block = a->blocks = a->layouts = a->head = a->packed = 0;
+    a->seen = 0;
+    if (dsf_layout_count(&l, &p, first, heads) != all_pairs(&p) * (double)heads)
+        dsf_attention_lay_heads(layout, head, a);
 }
 
 /* Pairs for each key that is packed from which on packing it pays, which were

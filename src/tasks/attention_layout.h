@@ -42,6 +42,12 @@ struct dsflow_need dsf_layout_need(int32_t layouts, int32_t blocks);
 void dsf_attention_lay_out(const struct dsf_attention_layout *layout,
                            int32_t head, struct dsflow_attention_args *args);
 
+/* Those of some heads of a task that has a layout: also where these see all
+ * keys. Without it, keys would be taken in other pieces than with all heads,
+ * where a tile does not begin with a block: other bits. */
+void dsf_attention_lay_heads(const struct dsf_attention_layout *layout,
+                             int32_t head, struct dsflow_attention_args *args);
+
 /* Are keys of fp32 used where they are? Packing them would take longer, as few
  * queries see each of them. */
 bool dsf_attention_in_place(const struct dsflow_attention_args *args);

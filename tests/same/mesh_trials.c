@@ -342,6 +342,11 @@ const char *const mesh_trials[] = {
     "different_layout_per_head=true batch.tile=16 mesh.tensor=2 " HEADS "4" FEW,
     "gpt2 " LAID "mode=fixed " LAYOUT "num_local_blocks=2 batch.tile=16 " HEADS
     "2 recompute.what=attention" FEW,
+    /* Tiles that blocks do not begin with, of which some heads see all keys. */
+    "gpt2 model.context=96 batch.tile=32 " LAYOUT
+    "attention=unidirectional " LAYOUT "mode=bigbird " LAYOUT
+    "num_sliding_window_blocks=1 " LAYOUT
+    "different_layout_per_head=true " HEADS "2" FEW,
 
     /* Layouts, of four tiles or more: of some layers, unlike in each layer and
      * head, and with a window. */
