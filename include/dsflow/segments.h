@@ -133,7 +133,10 @@ struct dsflow_qkv_args {
  * or fewer are those of all blocks that a head of keys is seen in, each rounded
  * up to 16; `seen` pairs of a query and a key there are, in all heads and
  * sequences. 0 where none of the keys is left out, and then so are the others,
- * and the port. */
+ * and the port. `in_place`: cores pack keys of fp32 (-1), use them where they
+ * are (1), or as `packed` and `seen` say (0); with a window the bits may
+ * differ.
+ */
 enum dsflow_attention_port {
     DSFLOW_ATTENTION_Q,
     DSFLOW_ATTENTION_KV,
@@ -153,7 +156,7 @@ struct dsflow_attention_args {
     int32_t window, key_pos;
     int32_t block, blocks, layouts, head, packed;
     int32_t key_tile, before;
-    int32_t zero; /* no padding: equal arguments have equal bytes */
+    int32_t in_place;
     double seen;
 };
 

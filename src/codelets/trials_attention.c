@@ -102,7 +102,7 @@ void dsf_simplify_attention(struct dsflow_attention_args *x)
 {
     x->keys -= x->before;
     x->window = x->key_pos = x->key_tile = x->before = 0;
-    x->block = x->blocks = x->layouts = x->head = x->packed = 0;
+    x->block = x->blocks = x->layouts = x->head = x->packed = x->in_place = 0;
     x->seen = 0;
 }
 

@@ -256,8 +256,8 @@ static bool see_heads(const struct dsf_headed_graph *s,
     a->tile.heads = a->tile.kv_heads * queries;
     if (a->block == 0)
         return true;
-    dsf_attention_lay_heads(dsf_plan_layout_of(s->plan, t->layer, &number),
-                            a->head + first * queries, a);
+    dsf_attention_lay_part(dsf_plan_layout_of(s->plan, t->layer, &number),
+                           a->head + first * queries, t->args, a);
     /* Nothing is added, but the first of several tasks writes all the same. */
     return a->seen > 0 || t->fresh != 0 ||
            (t->op == &dsf_op_attention_forward && a->last);

@@ -139,8 +139,8 @@ static size_t first_of(const struct dsf_attention_layout *layout, int32_t head)
     return layout->heads > 1 ? (size_t)head : 0;
 }
 
-void dsf_attention_lay_heads(const struct dsf_attention_layout *layout,
-                             int32_t head, struct dsflow_attention_args *a)
+static void lay_heads(const struct dsf_attention_layout *layout, int32_t head,
+                      struct dsflow_attention_args *a)
 {
     const struct dsf_layout l = dsf_attention_layout_of(layout);
     const struct dsf_layout_pair p = pair_of(a);
@@ -158,7 +158,17 @@ void dsf_attention_lay_heads(const struct dsf_attention_layout *layout,
     a->layouts = layout->heads;
     a->head = (int32_t)first;
     a->packed = (int32_t)packed;
+    a->in_place = 0;
     a->seen = dsf_layout_count(&l, &p, first, heads) * a->tile.nseq;
+}
+
+void dsf_attention_lay_part(const struct dsf_attention_layout *layout,
+                            int32_t head,
+                            const struct dsflow_attention_args *all,
+                            struct dsflow_attention_args *a)
+{
+    lay_heads(layout, head, a);
+    a->in_place = dsf_attention_in_place(all) ? 1 : -1;
 }
 
 void dsf_attention_lay_out(const struct dsf_attention_layout *layout,
@@ -168,10 +178,10 @@ void dsf_attention_lay_out(const struct dsf_attention_layout *layout,
     const struct dsf_layout_pair p = pair_of(a);
     const size_t first = first_of(layout, head), heads = (size_t)a->tile.heads;
 
-    a->block = a->blocks = a->layouts = a->head = a->packed = 0;
+    a->block = a->blocks = a->layouts = a->head = a->packed = a->in_place = 0;
     a->seen = 0;
     if (dsf_layout_count(&l, &p, first, heads) != all_pairs(&p) * (double)heads)
-        dsf_attention_lay_heads(layout, head, a);
+        lay_heads(layout, head, a);
 }
 
 /* Pairs for each key that is packed from which on packing it pays, which were
@@ -182,6 +192,8 @@ bool dsf_attention_in_place(const struct dsflow_attention_args *a)
     const double keys =
         (double)a->packed * (double)a->tile.kv_heads * (double)a->tile.nseq;
 
+    if (a->in_place != 0)
+        return a->in_place > 0;
     return a->block > 0 &&
            a->seen < (a->block < DSF_STRIP_IN_PLACE ? 56 : 88) * keys;
 }

@@ -42,11 +42,15 @@ struct dsflow_need dsf_layout_need(int32_t layouts, int32_t blocks);
 void dsf_attention_lay_out(const struct dsf_attention_layout *layout,
                            int32_t head, struct dsflow_attention_args *args);
 
-/* Those of some heads of a task that has a layout: also where these see all
- * keys. Without it, keys would be taken in other pieces than with all heads,
- * where a tile does not begin with a block: other bits. */
-void dsf_attention_lay_heads(const struct dsf_attention_layout *layout,
-                             int32_t head, struct dsflow_attention_args *args);
+/* Those of some heads of a task with a layout, `all` being of all its heads:
+ * with the layout also where these see all keys, and with keys in place as with
+ * all heads. Else keys may be taken in other pieces, with other bits: where a
+ * tile does not begin with a block, or where a window hides keys in front of a
+ * strip of queries, as strips are not equally long. */
+void dsf_attention_lay_part(const struct dsf_attention_layout *layout,
+                            int32_t head,
+                            const struct dsflow_attention_args *all,
+                            struct dsflow_attention_args *args);
 
 /* Are keys of fp32 used where they are? Packing them would take longer, as few
  * queries see each of them. */

@@ -67,7 +67,8 @@ static int check_layout(const struct dsflow_op *op,
     const struct dsflow_tile *t = &a->tile;
     const int64_t end = (int64_t)t->pos + t->rows / t->nseq;
 
-    if (a->block == 0 && a->blocks == 0 && a->layouts == 0 && a->head == 0)
+    if (a->block == 0 && a->blocks == 0 && a->layouts == 0 && a->head == 0 &&
+        a->in_place == 0)
         return DSFLOW_OK;
     if (a->block < 1 || a->block % 16 != 0)
         return dsflow_fail(err, DSFLOW_EINVAL,

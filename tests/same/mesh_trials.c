@@ -348,6 +348,11 @@ const char *const mesh_trials[] = {
     "num_sliding_window_blocks=1 " LAYOUT
     "different_layout_per_head=true " HEADS "2" FEW,
 
+    /* Of keys that packing pays for with all heads, but not with some. */
+    "gpt2 model.context=1024 batch.tile=256 model.window=200 " LAYOUT
+    "attention=unidirectional " LAYOUT "mode=bigbird " LAYOUT "block=64 " LAYOUT
+    "different_layout_per_head=true " HEADS "2 batch.sequences=2 job.steps=1",
+
     /* Layouts, of four tiles or more: of some layers, unlike in each layer and
      * head, and with a window. */
     "gpt2 " LAID "mode=fixed " LAYOUT "num_local_blocks=2 mesh.data=2 "
