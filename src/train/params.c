@@ -103,12 +103,10 @@ static int read_updates(struct dsf_params *p, const char *folder, int64_t step,
     struct dsf_ckpt_fields numbers = { .n = 0 };
     int status = dsf_ckpt_fields_read(folder, "numbers", &numbers, err);
     const char *text = dsf_ckpt_fields_find(&numbers, "control.step");
-
     char *end = NULL;
 
     p->updates = text == NULL ? step : strtoll(text, &end, 10);
-    if (status == DSFLOW_OK &&
-        (p->updates < 0 || (text != NULL && (end == text || *end != '\0'))))
+    if (text != NULL && (p->updates < 0 || end == text || *end != '\0'))
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "%s/manifest.json: numbers: control.step: %.60s: "
                              "expected a number of updates",
