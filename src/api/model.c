@@ -77,6 +77,13 @@ static int read_unit(void *user, unsigned unit, float *to,
 int dsflow_model_export(const struct dsflow_model *m, const char *folder,
                         enum dsflow_dtype dtype, struct dsflow_err *err)
 {
+    const struct dsf_export_spec spec = {
+        .folder = folder,
+        .dtype = dtype,
+        .updates = m->updates,
+        .read = read_unit,
+        .user = (void *)m,
+    };
     locale_t own;
     int status;
 
@@ -85,8 +92,7 @@ int dsflow_model_export(const struct dsflow_model *m, const char *folder,
                            "weights of type %s: expected fp32, bf16 or fp16",
                            dsflow_dtype_str(dtype));
     own = dsf_api_enter();
-    status =
-        dsf_export(&m->s, folder, dtype, m->updates, read_unit, (void *)m, err);
+    status = dsf_export(&m->s, &spec, err);
     dsf_api_leave(own);
     return status;
 }

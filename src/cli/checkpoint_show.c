@@ -1,6 +1,6 @@
 /* checkpoint_show.c - what a file or folder is, and the names, types and shapes
  * in it. Of the shards of many ranks, the first of each sort stands for all. */
-#include "cli/checkpoint_show.h"
+#include "cli/cmd.h"
 
 #include "base/alloc.h"
 #include "base/safetensors.h"

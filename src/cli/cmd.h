@@ -82,7 +82,12 @@ int dsf_bench_link(const struct dsf_cli_args *args, struct dsflow_err *err);
 /* `dsflow bench io FOLDER…`: bench_io.c. */
 int dsf_bench_io(const struct dsf_cli_args *args, struct dsflow_err *err);
 
-/* `dsflow checkpoint import FOLDER JOB`: checkpoint_import.c. */
+/* `dsflow checkpoint show PATH`, `export RUN FOLDER` and `import FOLDER JOB`:
+ * checkpoint_show.c, checkpoint_export.c, checkpoint_import.c. */
+int dsf_checkpoint_show(const struct dsf_cli_args *args,
+                        struct dsflow_err *err);
+int dsf_checkpoint_export(const struct dsf_cli_args *args,
+                          struct dsflow_err *err);
 int dsf_checkpoint_import(const struct dsf_cli_args *args,
                           struct dsflow_err *err);
 

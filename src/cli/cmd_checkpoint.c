@@ -1,14 +1,8 @@
 /* cmd_checkpoint.c - list, verify, show, export and import
  * checkpoints. */
 #include "base/alloc.h"
-#include "base/notice.h"
 #include "base/units.h"
-#include "foreign/to_universal.h"
-#include "cli/checkpoint_show.h"
 #include "cli/job_flags.h"
-#include "policies/keys.h"
-#include "train/export.h"
-#include "train/params.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,73 +68,6 @@ static int verify(const struct dsf_cli_args *args, struct dsflow_err *err)
     return status;
 }
 
-/* As asked for, or the type that the run computes in. */
-static enum dsflow_dtype dtype_of(const struct dsf_cli_args *args,
-                                  const struct dsf_job *job)
-{
-    static const enum dsflow_dtype all[] = { DSFLOW_FP32, DSFLOW_BF16,
-                                             DSFLOW_FP16 };
-    const char *name = dsf_flag_value(args, "dtype");
-    size_t i = 0;
-
-    if (name == NULL)
-        return dsf_compute_type(job);
-    while (strcmp(name, dsflow_dtype_str(all[i])) != 0)
-        i++;
-    return all[i];
-}
-
-static int export_universal(const struct dsf_session *s,
-                            const struct dsf_cli_args *args, int64_t step,
-                            struct dsflow_err *err)
-{
-    int64_t from;
-    int status = dsf_to_universal(s, args->words[2], step, &from, err);
-
-    if (status == DSFLOW_OK)
-        printf("%s: a universal checkpoint of step %lld, for DeepSpeed\n",
-               args->words[2], (long long)from);
-    return status;
-}
-
-static int export(const struct dsf_cli_args *args, struct dsflow_err *err)
-{
-    bool universal = dsf_flag_value(args, "deepspeed") != NULL;
-    struct dsf_session s = { 0 };
-    int64_t step = DSF_LATEST, from;
-    struct dsf_params *params = NULL;
-    int status = dsf_flag_whole(args, "step", 0, 1000000000, &step, err);
-
-    if (status == DSFLOW_OK && universal &&
-        dsf_flag_value(args, "dtype") != NULL)
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "checkpoint export: --dtype: a universal folder "
-                             "(--deepspeed) has fp32");
-    if (status == DSFLOW_OK)
-        status = dsf_open_job(&s, args->words[1], args, err);
-    if (status == DSFLOW_OK && universal) {
-        status = export_universal(&s, args, step, err);
-        dsf_session_close(&s);
-        return status;
-    }
-    if (status == DSFLOW_OK)
-        status = dsf_params_open(&s, step, &params, &from, err);
-    if (status == DSFLOW_OK)
-        dsf_notice("writing %.250s", args->words[2]);
-    if (status == DSFLOW_OK)
-        status = dsf_export(&s, args->words[2], dtype_of(args, s.job),
-                            dsf_params_updates(params), dsf_params_read, params,
-                            err);
-    if (status == DSFLOW_OK && from == DSF_START)
-        printf("%s: the model as it starts, without training\n",
-               args->words[2]);
-    else if (status == DSFLOW_OK)
-        printf("%s: the model of step %lld\n", args->words[2], (long long)from);
-    dsf_params_close(params);
-    dsf_session_close(&s);
-    return status;
-}
-
 static const struct {
     const char *name, *args;
     unsigned nwords; /* with the name */
@@ -150,7 +77,8 @@ static const struct {
     { "list", "RUN", 2, list, "" },
     { "verify", "RUN or FOLDER", 2, verify, "" },
     { "show", "a file or folder", 2, dsf_checkpoint_show, " tag json " },
-    { "export", "RUN and FOLDER", 3, export, " set step dtype deepspeed " },
+    { "export", "RUN and FOLDER", 3, dsf_checkpoint_export,
+      " set step dtype deepspeed " },
     { "import", "FOLDER and a job.toml", 3, dsf_checkpoint_import,
       " set tag weights-only prefix " },
 };
@@ -230,15 +158,16 @@ const struct dsf_cmd dsf_cmd_checkpoint = {
         "nothing that the file names and reads no numbers. export writes a\n"
         "Hugging Face folder (config.json, model.safetensors, the tokenizer's\n"
         "files, generation_config.json) that transformers loads; a job reads\n"
-        "one with model.init. Types of 16 bits are rounded to nearest. With\n"
-        "--deepspeed it writes a universal folder, from which DeepSpeed goes\n"
-        "on, on any number of ranks (checkpoint.load_universal). import\n"
-        "reads a folder of DeepSpeed (ZeRO 1 to 3, or without), such as the\n"
-        "checkpoint-N that Hugging Face's Trainer writes with it, and writes\n"
-        "a checkpoint of the job, with weights, moments and step: dsflow run\n"
-        "--resume goes on. Where JOB says nothing of the model, config.json\n"
-        "of FOLDER does. What is missing, left over or of another shape is\n"
-        "listed, and then nothing is written.",
+        "one with model.init. RUN may be a job, or such a folder, too. Types "
+        "of\n"
+        "16 bits are rounded to nearest. With --deepspeed it is a universal\n"
+        "folder, from which DeepSpeed goes on, on any number of ranks\n"
+        "(checkpoint.load_universal). import reads a folder of DeepSpeed (ZeRO\n"
+        "1 to 3, or without), such as the checkpoint-N that Hugging Face's\n"
+        "Trainer writes with it, and writes a checkpoint of the job, with\n"
+        "weights, moments and step: dsflow run --resume goes on. Where JOB says\n"
+        "nothing of the model, config.json of FOLDER does. What is missing,\n"
+        "left over or of another shape is listed, and then nothing is written.",
     .flags = checkpoint_flags,
     .least = 2,
     .most = 3,

@@ -7,38 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static bool has_file(const char *folder, const char *name)
-{
-    char *path = dsf_xasprintf("%s/%s", folder, name);
-    bool has = access(path, R_OK) == 0;
-
-    free(path);
-    return has;
-}
-
-/* A Hugging Face folder is a job of its own: a model and its tokenizer, unless
- * --set names another one. */
-static int open_folder(struct dsf_session *s, const char *folder,
-                       const struct dsf_cli_args *args, struct dsflow_err *err)
-{
-    static const char text[] = "[job]\nsteps = 1\n";
-    char *init = dsf_xasprintf("model.init=%s", folder);
-    unsigned nopts;
-    const char **given = dsf_flag_values(args, "set", &nopts);
-    const char **sets = dsf_xcalloc(nopts + 1, sizeof(*sets));
-    int status;
-
-    sets[0] = init;
-    memcpy(sets + 1, given, nopts * sizeof(*sets));
-    status = dsf_session_parse(s, text, folder, sets, nopts + 1, NULL, err);
-    free(sets);
-    free(given);
-    free(init);
-    return status;
-}
 
 static int read_sampling(const struct dsf_cli_args *args,
                          struct dsf_sampling *sampling, int64_t *tokens,
@@ -83,25 +51,17 @@ static int generate(const struct dsf_cli_args *args, struct dsflow_err *err)
     struct dsf_sampling sampling = { .temperature = 0.8, .top_p = 1 };
     struct dsf_sampled sampled;
     struct dsf_session s = { 0 };
-    bool folder = has_file(path, "config.json") && !has_file(path, "job.toml");
-    int64_t tokens = 100, step = folder ? DSF_START : DSF_LATEST, from;
+    int64_t tokens = 100, step = DSF_LATEST, from;
     struct dsf_text_weights weights = { .n = 0 };
     int status = read_sampling(args, &sampling, &tokens, err);
 
     if (status == DSFLOW_OK)
         status = dsf_flag_whole(args, "step", 0, 1000000000, &step, err);
-    if (status == DSFLOW_OK && folder && step >= 0)
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "--step: %s is a Hugging Face folder and has no "
-                             "steps",
-                             path);
-    if (status < 0)
-        return status;
-    status = folder ? open_folder(&s, path, args, err)
-                    : dsf_open_job(&s, path, args, err);
+    if (status == DSFLOW_OK)
+        status = dsf_open_model(&s, path, args, &step, err);
     if (status == DSFLOW_OK)
         status = read_weights(&s, step, &weights, &from, err);
-    if (status == DSFLOW_OK && !folder)
+    if (status == DSFLOW_OK && !dsf_is_hf_folder(path))
         dsf_params_say(&s, step, from);
     if (status == DSFLOW_OK)
         status = dsf_print_text(&s, &weights, prompt != NULL ? prompt : "",

@@ -2,8 +2,10 @@
 #include "cli/job_flags.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "config/job_saved.h"
+#include "train/params.h"
 #include "train/traced.h"
 
 #include <math.h>
@@ -26,6 +28,48 @@ int dsf_open_job(struct dsf_session *s, const char *path,
     free(sets);
     free(last);
     return status;
+}
+
+bool dsf_is_hf_folder(const char *path)
+{
+    return dsf_file_is_in(path, "config.json") &&
+           !dsf_file_is_in(path, "job.toml");
+}
+
+/* A Hugging Face folder is a job of its own: a model and its tokenizer, unless
+ * --set names another one. */
+static int open_folder(struct dsf_session *s, const char *folder,
+                       const struct dsf_cli_args *args, struct dsflow_err *err)
+{
+    static const char text[] = "[job]\nsteps = 1\n";
+    char *init = dsf_xasprintf("model.init=%s", folder);
+    unsigned nopts;
+    const char **given = dsf_flag_values(args, "set", &nopts);
+    const char **sets = dsf_xcalloc(nopts + 1, sizeof(*sets));
+    int status;
+
+    sets[0] = init;
+    memcpy(sets + 1, given, nopts * sizeof(*sets));
+    status = dsf_session_parse(s, text, folder, sets, nopts + 1, NULL, err);
+    free(sets);
+    free(given);
+    free(init);
+    return status;
+}
+
+int dsf_open_model(struct dsf_session *s, const char *path,
+                   const struct dsf_cli_args *args, int64_t *step,
+                   struct dsflow_err *err)
+{
+    if (!dsf_is_hf_folder(path))
+        return dsf_open_job(s, path, args, err);
+    if (*step >= 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "--step: %s is a Hugging Face folder and has no "
+                           "steps",
+                           path);
+    *step = DSF_START;
+    return open_folder(s, path, args, err);
 }
 
 int64_t dsf_flag_ranks(const struct dsf_cli_args *args)

@@ -21,6 +21,15 @@
 int dsf_open_job(struct dsf_session *s, const char *path,
                  const struct dsf_cli_args *args, struct dsflow_err *err);
 
+/* Is it a model for other programs, and no run? */
+bool dsf_is_hf_folder(const char *path);
+
+/* The same of a job, a run or a Hugging Face folder, whose model then is as it
+ * starts: `step` becomes DSF_START, and must not be one of a run. */
+int dsf_open_model(struct dsf_session *s, const char *path,
+                   const struct dsf_cli_args *args, int64_t *step,
+                   struct dsflow_err *err);
+
 /* Ranks of the job that they are about; 0: it is not a sound one, or has
  * plug-ins, which are not loaded to find out. */
 int64_t dsf_flag_ranks(const struct dsf_cli_args *args);

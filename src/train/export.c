@@ -38,46 +38,39 @@ static void warn_of_model(const struct dsf_session *s)
 /* Weights as the model has them. */
 struct trained {
     const struct dsf_session *s;
-    int64_t updates;
-    dsf_unit_fn read;
-    void *user;
+    const struct dsf_export_spec *spec;
 };
 
 static int read_trained(void *user, unsigned unit, float *to,
                         struct dsflow_err *err)
 {
     const struct trained *t = user;
-    int status = t->read(t->user, unit, to, err);
+    int status = t->spec->read(t->spec->user, unit, to, err);
 
     if (status == DSFLOW_OK)
-        dsf_trained_apply(t->s->job, &t->s->model, unit, t->updates, to);
+        dsf_trained_apply(t->s->job, &t->s->model, unit, t->spec->updates, to);
     return status;
 }
 
-int dsf_export(const struct dsf_session *s, const char *folder,
-               enum dsflow_dtype dtype, int64_t updates, dsf_unit_fn read,
-               void *user, struct dsflow_err *err)
+/* The files of the tokenizer, and what config.json says of it. */
+static int export_tokenizer(const struct dsf_session *s,
+                            struct dsf_tokenizer_export *tok,
+                            struct dsflow_err *err)
 {
-    struct trained trained = { s, updates, read, user };
-    struct dsf_tokenizer_export tok = { .nfiles = 0 };
-    struct dsf_hf_file files[DSF_MOST_TOKENIZER_FILES];
-    struct dsf_hf_export_spec spec = { .folder = folder,
-                                       .dtype = dtype,
-                                       .files = files };
     char *source = dsf_vocabulary_source(s);
     const bool other = source == NULL || s->origin.path != NULL;
     int status = DSFLOW_OK;
 
     if (dsf_vocabulary_fits(s->job, &s->model, s->tok, NULL) == DSFLOW_OK)
         status = dsf_tokenizer_export(s->tok, source, s->model.dims.context,
-                                      &tok, err);
+                                      tok, err);
     else
-        tok.ids = json_pack("{s:n, s:n, s:n}", "bos_token_id", "eos_token_id",
-                            "pad_token_id");
+        tok->ids = json_pack("{s:n, s:n, s:n}", "bos_token_id", "eos_token_id",
+                             "pad_token_id");
     free(source);
     if (status < 0)
         return status;
-    if (tok.nfiles == 0)
+    if (tok->nfiles == 0)
         dsf_warn("no tokenizer is exported: the model has %d tokens, and "
                  "nothing says what they stand for (data.tokenizer)",
                  s->model.dims.vocab);
@@ -85,15 +78,31 @@ int dsf_export(const struct dsf_session *s, const char *folder,
         dsf_warn("AutoTokenizer of transformers splits text as Qwen2 does for "
                  "any model of that kind (model.qkv_bias): load this tokenizer "
                  "with PreTrainedTokenizerFast");
-    warn_of_model(s);
-    for (; spec.nfiles < tok.nfiles; spec.nfiles++) {
-        const struct dsf_tokenizer_file *from = &tok.files[spec.nfiles];
+    return DSFLOW_OK;
+}
 
-        files[spec.nfiles] =
+int dsf_export(const struct dsf_session *s, const struct dsf_export_spec *spec,
+               struct dsflow_err *err)
+{
+    struct trained trained = { s, spec };
+    struct dsf_tokenizer_export tok = { .nfiles = 0 };
+    struct dsf_hf_file files[DSF_MOST_TOKENIZER_FILES];
+    struct dsf_hf_export_spec hf = { .folder = spec->folder,
+                                     .dtype = spec->dtype,
+                                     .files = files };
+    int status = export_tokenizer(s, &tok, err);
+
+    if (status < 0)
+        return status;
+    warn_of_model(s);
+    for (; hf.nfiles < tok.nfiles; hf.nfiles++) {
+        const struct dsf_tokenizer_file *from = &tok.files[hf.nfiles];
+
+        files[hf.nfiles] =
             (struct dsf_hf_file){ from->name, from->text, from->n };
     }
-    spec.config = tok.ids;
-    status = dsf_hf_export(&s->model, &spec, read_trained, &trained, err);
+    hf.config = tok.ids;
+    status = dsf_hf_export(&s->model, &hf, read_trained, &trained, err);
     dsf_tokenizer_export_fini(&tok);
     return status;
 }

@@ -4,13 +4,19 @@
 
 #include "train/session.h"
 
-/* Write the folder that transformers loads: config.json, the weights that
- * `read` gives, as the model has them after so many updates, in `dtype`
- * (DSFLOW_FP32, DSFLOW_BF16 or DSFLOW_FP16), and the files of the tokenizer. It
+struct dsf_export_spec {
+    const char *folder;
+    enum dsflow_dtype dtype; /* DSFLOW_FP32, DSFLOW_BF16 or DSFLOW_FP16 */
+    int64_t updates;         /* that made the weights */
+    dsf_unit_fn read;        /* the weights */
+    void *user;
+};
+
+/* Write the folder that transformers loads: config.json, the weights as the
+ * model has them after so many updates, and the files of the tokenizer. It
  * appears whole or not at all. Errors: those of dsf_tokenizer_export and
  * dsf_hf_export. */
-int dsf_export(const struct dsf_session *s, const char *folder,
-               enum dsflow_dtype dtype, int64_t updates, dsf_unit_fn read,
-               void *user, struct dsflow_err *err);
+int dsf_export(const struct dsf_session *s, const struct dsf_export_spec *spec,
+               struct dsflow_err *err);
 
 #endif

@@ -91,6 +91,11 @@ for name in bytes json pair; do
     for f in $name-hf/*; do
         cmp "$f" "$name-3/${f##*/}" || fault "$f is another after a round trip"
     done
+    # A folder in the place of a run: of the same weights, the same folder.
+    "$dsflow" checkpoint export $name-hf $name-4 --dtype bf16 > log 2>&1 || fault "$(cat log)"
+    for f in $name-16/*; do
+        cmp "$f" "$name-4/${f##*/}" || fault "$f is another from a folder"
+    done
     has $name-hf/config.json dtype '"float32"'
     has $name-16/config.json torch_dtype '"bfloat16"'
     has $name-hf/tokenizer_config.json model_max_length 48

@@ -16,7 +16,13 @@ static void export(const char *keys, const char *name, enum dsflow_dtype dtype)
 
     open_small(&s, TO_MODEL, keys);
     must(dsf_params_open(&s, DSF_START, &params, &from, &err), &err);
-    must(dsf_export(&s, path, dtype, 0, dsf_params_read, params, &err), &err);
+    must(dsf_export(&s,
+                    &(struct dsf_export_spec){ .folder = path,
+                                               .dtype = dtype,
+                                               .read = dsf_params_read,
+                                               .user = params },
+                    &err),
+         &err);
     dsf_params_close(params);
     dsf_session_close(&s);
     free(path);
@@ -95,8 +101,13 @@ static void what_is_exported_is_what_was_trained(void **state)
                    "weights.quantize=ternary weights.group=16 "
                    "weights.quantize_from=3");
         must(dsf_params_open(&s, DSF_START, &params, &n, &err), &err);
-        must(dsf_export(&s, path, DSFLOW_FP32, updates[i], dsf_params_read,
-                        params, &err),
+        must(dsf_export(&s,
+                        &(struct dsf_export_spec){ .folder = path,
+                                                   .dtype = DSFLOW_FP32,
+                                                   .updates = updates[i],
+                                                   .read = dsf_params_read,
+                                                   .user = params },
+                        &err),
              &err);
         dsf_params_close(params);
         must(open_job(&now, TO_MODEL, "bare.toml", init, &err), &err);
@@ -136,20 +147,21 @@ static void a_folder_appears_whole_or_not_at_all(void **state)
     struct dsf_session s;
     struct dsflow_err err;
     size_t bytes;
+    struct dsf_export_spec spec = { .folder = path,
+                                    .dtype = DSFLOW_FP32,
+                                    .read = fail_to_read,
+                                    .user = &bytes };
 
     open_small(&s, TO_MODEL, "");
     bytes = (size_t)s.model.units[0].elems * sizeof(float);
-    assert_int_equal(
-        dsf_export(&s, path, DSFLOW_FP32, 0, fail_to_read, &bytes, &err),
-        DSFLOW_EIO);
+    assert_int_equal(dsf_export(&s, &spec, &err), DSFLOW_EIO);
     assert_string_equal(err.msg, "the disk is gone");
     assert_false(is_there("@/half-done"));
     make_subfolder("there");
     write_text("there/mine.txt", "mine");
     /* Before anything is read or written. */
-    assert_int_equal(
-        dsf_export(&s, there, DSFLOW_FP32, 0, fail_to_read, &bytes, &err),
-        DSFLOW_EINVAL);
+    spec.folder = there;
+    assert_int_equal(dsf_export(&s, &spec, &err), DSFLOW_EINVAL);
     assert_non_null(strstr(err.msg, "there: Directory not empty: expected a "
                                     "new or empty folder"));
     assert_true(is_there("@/there/mine.txt"));
