@@ -1,8 +1,9 @@
 /* checkpoint_export.c - dsflow checkpoint export RUN FOLDER: a model for other
- * programs. */
+ * programs, all of it or a smaller one. */
 #include "base/alloc.h"
 #include "base/notice.h"
 #include "cli/job_flags.h"
+#include "config/layer_list.h"
 #include "foreign/to_universal.h"
 #include "policies/keys.h"
 #include "train/export.h"
@@ -40,6 +41,64 @@ static int export_universal(const struct dsf_session *s,
     return status;
 }
 
+enum { MOST_LAYERS = 1024 }; /* that a job may have */
+
+/* What --layers, --heads and --ffn-width leave of the model. */
+static int read_prune(const struct dsf_cli_args *args,
+                      const struct dsf_model *m, int32_t *layers,
+                      struct dsf_prune *prune, struct dsflow_err *err)
+{
+    const char *list = dsf_flag_value(args, "layers");
+    int status;
+
+    *prune = (struct dsf_prune){
+        .layers = layers,
+        .nlayers = m->layers,
+        .heads = m->dims.heads,
+        .ffn_width = m->dims.ffn,
+    };
+    for (int32_t l = 0; l < m->layers; l++)
+        layers[l] = l;
+    if (list != NULL)
+        prune->nlayers =
+            dsf_layer_list_in_order(list, m->layers, layers, MOST_LAYERS);
+    if (prune->nlayers < 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "--layers: %.60s: " DSF_LAYERS_IN_ORDER_EXPECTED,
+                           list, MOST_LAYERS, (int)m->layers - 1);
+    status =
+        dsf_flag_whole(args, "heads", 1, m->dims.heads, &prune->heads, err);
+    if (status == DSFLOW_OK)
+        status = dsf_flag_whole(args, "ffn-width", 1, m->dims.ffn,
+                                &prune->ffn_width, err);
+    return status;
+}
+
+static bool is_pruned(const struct dsf_cli_args *args)
+{
+    return dsf_flag_value(args, "layers") != NULL ||
+           dsf_flag_value(args, "heads") != NULL ||
+           dsf_flag_value(args, "ffn-width") != NULL;
+}
+
+static void print_prune(const struct dsf_model *m,
+                        const struct dsf_prune *prune)
+{
+    const struct {
+        const char *what;
+        long long is, was;
+    } sizes[] = {
+        { "layers", prune->nlayers, m->layers },
+        { "heads", prune->heads, m->dims.heads },
+        { "ffn_width", prune->ffn_width, m->dims.ffn },
+    };
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+        if (sizes[i].is != sizes[i].was)
+            printf(", %s %lld of %lld", sizes[i].what, sizes[i].is,
+                   sizes[i].was);
+}
+
 /* The weights of the session as a Hugging Face folder. */
 static int export_hf(const struct dsf_session *s,
                      const struct dsf_cli_args *args, int64_t step,
@@ -50,10 +109,18 @@ static int export_hf(const struct dsf_session *s,
         .dtype = dtype_of(args, s->job),
         .read = dsf_params_read,
     };
+    int32_t layers[MOST_LAYERS];
+    struct dsf_prune prune;
     struct dsf_params *params = NULL;
     int64_t from;
-    int status = dsf_params_open(s, step, &params, &from, err);
+    int status = read_prune(args, &s->model, layers, &prune, err);
 
+    spec.prune = is_pruned(args) ? &prune : NULL;
+    if (status == DSFLOW_OK && (prune.heads != s->model.dims.heads ||
+                                prune.ffn_width != s->model.dims.ffn))
+        status = dsf_second_moments_open(s, step, &prune.moments, err);
+    if (status == DSFLOW_OK)
+        status = dsf_params_open(s, step, &params, &from, err);
     if (status == DSFLOW_OK) {
         spec.updates = dsf_params_updates(params);
         spec.user = params;
@@ -61,12 +128,14 @@ static int export_hf(const struct dsf_session *s,
         status = dsf_export(s, &spec, err);
     }
     dsf_params_close(params);
+    dsf_second_moments_close(prune.moments);
     if (status < 0)
         return status;
     if (from == DSF_START)
         printf("%s: the model as it starts, without training", spec.folder);
     else
         printf("%s: the model of step %lld", spec.folder, (long long)from);
+    print_prune(&s->model, &prune);
     putchar('\n');
     return DSFLOW_OK;
 }
@@ -79,6 +148,11 @@ static int check_universal(const struct dsf_cli_args *args,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "checkpoint export: --dtype: a universal folder "
                            "(--deepspeed) has fp32");
+    if (is_pruned(args))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "checkpoint export: --layers, --heads and "
+                           "--ffn-width: a universal folder (--deepspeed) has "
+                           "the whole model");
     if (dsf_is_hf_folder(args->words[1]))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "checkpoint export: --deepspeed: %s is a Hugging "

@@ -78,7 +78,7 @@ static const struct {
     { "verify", "RUN or FOLDER", 2, verify, "" },
     { "show", "a file or folder", 2, dsf_checkpoint_show, " tag json " },
     { "export", "RUN and FOLDER", 3, dsf_checkpoint_export,
-      " set step dtype deepspeed " },
+      " set step dtype deepspeed layers heads ffn-width " },
     { "import", "FOLDER and a job.toml", 3, dsf_checkpoint_import,
       " set tag weights-only prefix " },
 };
@@ -136,6 +136,11 @@ static const struct dsf_flag checkpoint_flags[] = {
       "export: type of the weights (precision.compute)" },
     { "deepspeed", NULL,
       "export: a universal folder, with moments and step, for DeepSpeed" },
+    { "layers", "LIST",
+      "export: these layers of the model, in this order, such as 0-5,8" },
+    { "heads", "N",
+      "export: so many heads of each layer, those that matter most" },
+    { "ffn-width", "N", "export: so many inner columns of each MLP" },
     { "tag", "T", "show, import: of the folder's checkpoints, not the latest" },
     { "json", NULL, "show: as JSON" },
     { "weights-only", NULL, "import: a run that begins with the weights" },
@@ -152,22 +157,24 @@ const struct dsf_cmd dsf_cmd_checkpoint = {
         "list and verify read every byte of the checkpoints of a run (its\n"
         "output folder) and exit with 1 when one is damaged; verify takes the\n"
         "folder of one checkpoint, too. show says what a file or folder is\n"
-        "(of dsflow, Hugging Face, DeepSpeed or Megatron; a file of "
-        "torch.save\n"
-        "or safetensors), with the names, types and shapes in it: it runs\n"
-        "nothing that the file names and reads no numbers. export writes a\n"
-        "Hugging Face folder (config.json, model.safetensors, the tokenizer's\n"
-        "files, generation_config.json) that transformers loads; a job reads\n"
-        "one with model.init. RUN may be a job, or such a folder, too. Types "
-        "of\n"
-        "16 bits are rounded to nearest. With --deepspeed it is a universal\n"
-        "folder, from which DeepSpeed goes on, on any number of ranks\n"
-        "(checkpoint.load_universal). import reads a folder of DeepSpeed (ZeRO\n"
-        "1 to 3, or without), such as the checkpoint-N that Hugging Face's\n"
-        "Trainer writes with it, and writes a checkpoint of the job, with\n"
-        "weights, moments and step: dsflow run --resume goes on. Where JOB says\n"
-        "nothing of the model, config.json of FOLDER does. What is missing,\n"
-        "left over or of another shape is listed, and then nothing is written.",
+        "(of dsflow, Hugging Face, DeepSpeed or Megatron; a file of\n"
+        "torch.save or safetensors), with the names, types and shapes in it:\n"
+        "it runs nothing that the file names and reads no numbers. export\n"
+        "writes a Hugging Face folder (config.json, model.safetensors, the\n"
+        "tokenizer's files, generation_config.json) that transformers loads;\n"
+        "a job reads one with model.init. RUN may be a job, or such a folder,\n"
+        "too. Types of 16 bits are rounded to nearest. With --layers, --heads\n"
+        "or --ffn-width it is a smaller model, to be trained on: these\n"
+        "layers, and of each the heads and inner columns that the loss would\n"
+        "miss most, as the second moments of the optimizer tell. With\n"
+        "--deepspeed it is a universal folder, from which DeepSpeed goes on,\n"
+        "on any number of ranks (checkpoint.load_universal). import reads a\n"
+        "folder of DeepSpeed (ZeRO 1 to 3, or without), such as the\n"
+        "checkpoint-N that Hugging Face's Trainer writes with it, and writes\n"
+        "a checkpoint of the job, with weights, moments and step: dsflow run\n"
+        "--resume goes on. Where JOB says nothing of the model, config.json\n"
+        "of FOLDER does. What is missing, left over or of another shape is\n"
+        "listed, and then nothing is written.",
     .flags = checkpoint_flags,
     .least = 2,
     .most = 3,

@@ -19,6 +19,17 @@ static bool read_number(const char **c, long *n)
     return true;
 }
 
+/* Layers `first` to `last`, behind which the list ends or goes on. */
+static bool read_range(const char **c, int32_t layers, long *first, long *last)
+{
+    if (!read_number(c, first))
+        return false;
+    *last = *first;
+    if (**c == '-' && ((*c)++, !read_number(c, last)))
+        return false;
+    return *first <= *last && *last < layers && (**c == '\0' || **c == ',');
+}
+
 bool dsf_layer_list_read(const char *text, int32_t layers, bool *on)
 {
     const bool all = strcmp(text, "all") == 0;
@@ -27,22 +38,31 @@ bool dsf_layer_list_read(const char *text, int32_t layers, bool *on)
 
     for (int32_t l = 0; l < layers; l++)
         on[l] = all;
-    while (!all) {
-        if (!read_number(&c, &first))
-            return false;
-        last = first;
-        if (*c == '-' && (c++, !read_number(&c, &last)))
-            return false;
-        if (first > last || last >= layers)
+    if (all)
+        return true;
+    do {
+        if (!read_range(&c, layers, &first, &last))
             return false;
         for (long l = first; l <= last; l++)
             on[l] = true;
-        if (*c == '\0')
-            return true;
-        if (*c++ != ',')
-            return false;
-    }
+    } while (*c++ == ',');
     return true;
+}
+
+int32_t dsf_layer_list_in_order(const char *text, int32_t layers, int32_t *to,
+                                int32_t most)
+{
+    const char *c = text;
+    long first, last;
+    int32_t n = 0;
+
+    do {
+        if (!read_range(&c, layers, &first, &last) || last - first >= most - n)
+            return -1;
+        for (long l = first; l <= last; l++)
+            to[n++] = (int32_t)l;
+    } while (*c++ == ',');
+    return n;
 }
 
 char *dsf_layer_list_text(const bool *on, int32_t layers)

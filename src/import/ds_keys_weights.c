@@ -47,12 +47,15 @@ static const struct dsf_ds_key keys[] = {
     { CT "sparse_pruning.different_groups.*", DSF_DS_BECOMES,
       "weights.prune, weights.embedding" },
     { RP "enabled", DSF_DS_REFUSED,
-      "dsflow prunes single weights, not outputs of a matrix" },
+      "rows of the MLP go when a model is exported (dsflow checkpoint export "
+      "--ffn-width), not while it trains" },
     { RP "method", DSF_DS_NEEDLESS, "it belongs to row_pruning" },
     { RP "schedule_offset", DSF_DS_NEEDLESS, "it belongs to row_pruning" },
     { CT "row_pruning.different_groups.*", DSF_DS_NEEDLESS,
       "it belongs to row_pruning" },
-    { HP "enabled", DSF_DS_REFUSED, "dsflow prunes single weights, not heads" },
+    { HP "enabled", DSF_DS_REFUSED,
+      "heads go when a model is exported (dsflow checkpoint export "
+      "--heads), not while it trains" },
     { HP "method", DSF_DS_NEEDLESS, "it belongs to head_pruning" },
     { HP "num_heads", DSF_DS_NEEDLESS, "it belongs to head_pruning" },
     { HP "schedule_offset", DSF_DS_NEEDLESS, "it belongs to head_pruning" },
@@ -73,7 +76,8 @@ static const struct dsf_ds_key keys[] = {
     { CT "activation_quantization.different_groups.*", DSF_DS_NEEDLESS,
       "it belongs to activation_quantization" },
     { CT "layer_reduction.enabled", DSF_DS_REFUSED,
-      "dsflow makes no student of a teacher's layers" },
+      "a student of a teacher's layers is exported (dsflow checkpoint export "
+      "--layers), and then is model.init" },
     { CT "layer_reduction.keep_number_layer", DSF_DS_NEEDLESS,
       "it belongs to layer_reduction" },
     { CT "layer_reduction.module_name_prefix", DSF_DS_NEEDLESS,

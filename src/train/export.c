@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "model/hf.h"
+#include "model/pruned.h"
 #include "policies/trained_weights.h"
 #include "text/tokenizer_export.h"
 #include "train/identity.h"
@@ -81,8 +82,26 @@ static int export_tokenizer(const struct dsf_session *s,
     return DSFLOW_OK;
 }
 
-int dsf_export(const struct dsf_session *s, const struct dsf_export_spec *spec,
-               struct dsflow_err *err)
+static int export_pruned(const struct dsf_export_spec *spec,
+                         const struct dsf_hf_export_spec *hf,
+                         struct trained *trained, const struct dsf_model *left,
+                         struct dsflow_err *err)
+{
+    struct dsf_pruned *pruned =
+        dsf_pruned_open(&trained->s->model, left, spec->prune->layers,
+                        (struct dsf_pruned_source){ read_trained, trained },
+                        (struct dsf_pruned_source){ dsf_second_moments_read,
+                                                    spec->prune->moments });
+    int status = dsf_hf_export(left, hf, dsf_pruned_read, pruned, err);
+
+    dsf_pruned_close(pruned);
+    return status;
+}
+
+/* With the tokenizer; `left`: of what is pruned. */
+static int export(const struct dsf_session *s,
+                  const struct dsf_export_spec *spec,
+                  const struct dsf_model *left, struct dsflow_err *err)
 {
     struct trained trained = { s, spec };
     struct dsf_tokenizer_export tok = { .nfiles = 0 };
@@ -102,7 +121,25 @@ int dsf_export(const struct dsf_session *s, const struct dsf_export_spec *spec,
             (struct dsf_hf_file){ from->name, from->text, from->n };
     }
     hf.config = tok.ids;
-    status = dsf_hf_export(&s->model, &hf, read_trained, &trained, err);
+    status = spec->prune != NULL
+                 ? export_pruned(spec, &hf, &trained, left, err)
+                 : dsf_hf_export(&s->model, &hf, read_trained, &trained, err);
     dsf_tokenizer_export_fini(&tok);
+    return status;
+}
+
+int dsf_export(const struct dsf_session *s, const struct dsf_export_spec *spec,
+               struct dsflow_err *err)
+{
+    struct dsf_model left;
+    int status;
+
+    if (spec->prune == NULL)
+        return export(s, spec, NULL, err);
+    status = dsf_prune_model(s, spec->prune, &left, err);
+    if (status < 0)
+        return status;
+    status = export(s, spec, &left, err);
+    dsf_model_fini(&left);
     return status;
 }

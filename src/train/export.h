@@ -2,7 +2,7 @@
 #ifndef DSF_TRAIN_EXPORT_H
 #define DSF_TRAIN_EXPORT_H
 
-#include "train/session.h"
+#include "train/pruning.h"
 
 struct dsf_export_spec {
     const char *folder;
@@ -10,12 +10,13 @@ struct dsf_export_spec {
     int64_t updates;         /* that made the weights */
     dsf_unit_fn read;        /* the weights */
     void *user;
+    const struct dsf_prune *prune; /* what stays of them; NULL: all */
 };
 
 /* Write the folder that transformers loads: config.json, the weights as the
  * model has them after so many updates, and the files of the tokenizer. It
- * appears whole or not at all. Errors: those of dsf_tokenizer_export and
- * dsf_hf_export. */
+ * appears whole or not at all. Errors: those of dsf_tokenizer_export,
+ * dsf_prune_model and dsf_hf_export. */
 int dsf_export(const struct dsf_session *s, const struct dsf_export_spec *spec,
                struct dsflow_err *err);
 

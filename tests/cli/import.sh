@@ -135,7 +135,7 @@ two_lines 's/"l1"/"topk"/' '17: .*sparse_pruning.shared_parameters.method: topk:
 two_lines 's/"l1"/"snip_momentum"/' '17: .*method: snip_momentum: dsflow prunes by size, not by gradients: expected l1$'
 two_lines '18s/0.5/0.1/' '18: .*dense_ratio: 0.1: of each 16 weights a whole number stays: '
 two_lines '12s/"attn", //' '9: .*weight_quantization.different_groups: \[weights\] is of all matrices of blocks'
-two_lines '21s/false/true/' '21: .*row_pruning.shared_parameters.enabled: true: dsflow prunes single weights, not outputs of a matrix: expected false; '
+two_lines '21s/false/true/' '21: .*row_pruning.shared_parameters.enabled: true: rows of the MLP go when a model is exported (dsflow checkpoint export --ffn-width), not while it trains: expected false; '
 two_lines '8s/true/true, "rounding": "stochastic"/' '8: .*rounding: "stochastic": codes are rounded to the nearest: expected "nearest"; '
 two_lines '8s/true/true, "fp16_mixed_quantize": {"enabled": true}/' '8: .*weights are quantized at once, not in parts'
 two_lines '5s/false/true/' '5: quantize_training: bits fall by weights.period, not by eigenvalues: '

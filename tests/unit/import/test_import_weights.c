@@ -353,8 +353,9 @@ static void others_are_refused_by_name(void **state)
     assert_refused(
         SECTION("", "row_pruning", "\"enabled\": true", RATIO("0.5")), RANKS(1),
         "ds.json:2: compression_training.row_pruning."
-        "shared_parameters.enabled: true: dsflow prunes single "
-        "weights, not outputs of a matrix: expected false; --drop "
+        "shared_parameters.enabled: true: rows of the MLP go when a "
+        "model is exported (dsflow checkpoint export --ffn-width), not "
+        "while it trains: expected false; --drop "
         "compression_training.row_pruning.shared_parameters.enabled "
         "goes on without it");
 }
