@@ -109,7 +109,7 @@ static struct dsflow_graph *tangle(unsigned seed)
     dsflow_data_id d[NDATA];
 
     for (int i = 0; i < NDATA; i++) {
-        char name[8];
+        char name[16];
 
         snprintf(name, sizeof(name), "d%d", i);
         d[i] = dsflow_graph_add_data(

@@ -91,7 +91,7 @@ static void each_program_writes_what_it_reads(void **state)
     struct dsflow_graph *g = dsflow_graph_new();
     dsflow_data_id kept = data(g, "kept", 1), passing = data(g, "passing", 0);
     struct dsflow_err err;
-    char name[16];
+    char name[24];
 
     for (int i = 0; i < N; i++) {
         dsflow_program program;
