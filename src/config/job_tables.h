@@ -29,19 +29,6 @@ struct dsf_key_name dsf_key_name(const struct dsf_table_key *key);
  * where they are listed, in policies/policy_table.c. */
 void dsf_job_add_builtin_tables(void);
 
-/* Names that a value may be (option.h: names), from the lists of higher floors:
- * in tasks/optimizers.c, lr_schedules.c, segments.c, machine/schedulers.c. */
-const char *dsf_job_sparsity_name(const struct dsflow_option *option,
-                                  unsigned i);
-const char *dsf_job_optimizer_name(const struct dsflow_option *option,
-                                   unsigned i);
-const char *dsf_job_schedule_name(const struct dsflow_option *option,
-                                  unsigned i);
-const char *dsf_job_segment_name(const struct dsflow_option *option,
-                                 unsigned i);
-const char *dsf_job_scheduler_name(const struct dsflow_option *option,
-                                   unsigned i);
-
 /* The fields of a table in `job`; NULL where it was added after the job was
  * read, and of one that repeats. Those of a job that is being made may be set.
  */

@@ -1,7 +1,7 @@
 /* schedulers.c - StarPU's schedulers that are offered. */
 #include "machine/schedulers.h"
 
-#include "config/job_tables.h"
+#include "config/job_keys.h"
 
 #include <string.h>
 

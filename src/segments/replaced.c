@@ -2,7 +2,7 @@
  * segment, where a job says so: [model] attention = "mine". */
 #include "segments/segment.h"
 
-#include "config/job_tables.h"
+#include "config/job_keys.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * DeepSpeed's makes that behind its step i, for the next one. */
 #include "tasks/tasks.h"
 
-#include "config/job_tables.h"
+#include "config/job_keys.h"
 #include "tasks/components.h"
 
 #include <math.h>

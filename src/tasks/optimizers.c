@@ -2,7 +2,7 @@
 #include "tasks/tasks.h"
 
 #include "base/registry.h"
-#include "config/job_tables.h"
+#include "config/job_keys.h"
 #include "tasks/components.h"
 #include "tasks/lamb.h"
 #include "tasks/muon.h"

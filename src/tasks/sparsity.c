@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/returned.h"
-#include "config/job_tables.h"
+#include "config/job_keys.h"
 #include "tasks/components.h"
 
 #include <stdlib.h>
