@@ -44,7 +44,7 @@ void dsf_identity_fini(struct dsf_identity *of);
 const struct dsf_identity_key *dsf_identity_find(const struct dsf_identity *of,
                                                  const char *key);
 
-/* The values that are known, as a checkpoint has them. */
+/* identity_saved.c: the values that are known, as a checkpoint has them. */
 void dsf_identity_fields(const struct dsf_identity *of,
                          struct dsf_ckpt_fields *fields);
 
