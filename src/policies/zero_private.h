@@ -80,13 +80,22 @@ static inline int32_t dsf_zero_beside(const struct dsf_zero *z, int32_t rank,
     return dsf_plan_sharer_at(z->plan, rank, d);
 }
 
-/* How the data ranks share out the unit that `spec` is of. */
+/* zero_spread.c: how the data ranks share out the unit that `spec` is of. */
 struct dsf_pieces dsf_zero_pieces(const struct dsf_zero *z,
                                   const struct dsflow_data_spec *spec);
+
+/* Has each rank all of these parameters or states? */
+bool dsf_zero_is_whole(const struct dsf_zero *z,
+                       const struct dsflow_data_spec *spec);
 
 /* Parameters and states as they are spread. */
 const struct dsf_zero_parts *dsf_zero_spread(struct dsf_zero *z,
                                              dsflow_data_id id);
+/* The same of data of a unit; in shards, or whole, if it was not spread before.
+ */
+const struct dsf_zero_parts *dsf_zero_cut(struct dsf_zero *z, dsflow_data_id id,
+                                          const struct dsflow_data_spec *unit,
+                                          bool whole);
 
 /* Is it of a unit that every block has, with the same sizes? What tensor ranks
  * share of one is small, and has buffers of its own. */
@@ -103,7 +112,8 @@ dsflow_data_id dsf_zero_gradient(struct dsf_zero *z, dsflow_data_id id);
 void dsf_zero_spread_sums(struct dsf_zero *z, dsflow_data_id id,
                           const dsflow_data_id *own);
 
-/* A collective of the data ranks: rank `d` gets into[d], and has from[d]. */
+/* zero.c: a collective of the data ranks: rank `d` gets into[d], and has
+ * from[d]. */
 void dsf_zero_share(struct dsf_zero *z, const struct dsflow_task_spec *like,
                     const struct dsflow_op *op,
                     const struct dsflow_data_spec *unit,
