@@ -110,6 +110,15 @@ void dsf_tensor_share(struct dsf_tensors *s,
                       const struct dsflow_op *op, struct dsf_pieces pieces,
                       const dsflow_data_id *into, const dsflow_data_id *from);
 
+/* tensor_rules.c: what is known of a kind of task; and a task that has rules is
+ * replaced by those of all ranks, by them. */
+const struct dsf_known_op *dsf_tensor_know(struct dsf_tensors *s,
+                                           const struct dsflow_op *op);
+int dsf_tensor_replace(struct dsf_tensors *s,
+                       const struct dsflow_task_spec *task,
+                       const struct dsf_known_op *known,
+                       struct dsflow_err *err);
+
 /* tensor_units.c: tasks of one unit that follow each other, from the `first`
  * on, are done part by part: *n of them; 0: the first is no such task. */
 int dsf_tensor_update(struct dsf_tensors *s, uint32_t first, uint32_t *n,
