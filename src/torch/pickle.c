@@ -5,95 +5,37 @@
 #include "base/alloc.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define MOST_OPS 20000000u
 
-/* The names of pickletools; NULL: no such code. What `run` has no case for is
- * refused by its name. */
-static const char *const names[256] = {
-    ['('] = "MARK",
-    ['.'] = "STOP",
-    ['0'] = "POP",
-    ['1'] = "POP_MARK",
-    ['2'] = "DUP",
-    ['F'] = "FLOAT",
-    ['I'] = "INT",
-    ['J'] = "BININT",
-    ['K'] = "BININT1",
-    ['L'] = "LONG",
-    ['M'] = "BININT2",
-    ['N'] = "NONE",
-    ['P'] = "PERSID",
-    ['Q'] = "BINPERSID",
-    ['R'] = "REDUCE",
-    ['S'] = "STRING",
-    ['T'] = "BINSTRING",
-    ['U'] = "SHORT_BINSTRING",
-    ['V'] = "UNICODE",
-    ['X'] = "BINUNICODE",
-    ['a'] = "APPEND",
-    ['b'] = "BUILD",
-    ['c'] = "GLOBAL",
-    ['d'] = "DICT",
-    ['}'] = "EMPTY_DICT",
-    ['e'] = "APPENDS",
-    ['g'] = "GET",
-    ['h'] = "BINGET",
-    ['i'] = "INST",
-    ['j'] = "LONG_BINGET",
-    ['l'] = "LIST",
-    [']'] = "EMPTY_LIST",
-    ['o'] = "OBJ",
-    ['p'] = "PUT",
-    ['q'] = "BINPUT",
-    ['r'] = "LONG_BINPUT",
-    ['s'] = "SETITEM",
-    ['t'] = "TUPLE",
-    [')'] = "EMPTY_TUPLE",
-    ['u'] = "SETITEMS",
-    ['G'] = "BINFLOAT",
-    [0x80] = "PROTO",
-    [0x81] = "NEWOBJ",
-    [0x82] = "EXT1",
-    [0x83] = "EXT2",
-    [0x84] = "EXT4",
-    [0x85] = "TUPLE1",
-    [0x86] = "TUPLE2",
-    [0x87] = "TUPLE3",
-    [0x88] = "NEWTRUE",
-    [0x89] = "NEWFALSE",
-    [0x8a] = "LONG1",
-    [0x8b] = "LONG4",
-    ['B'] = "BINBYTES",
-    ['C'] = "SHORT_BINBYTES",
-    [0x8c] = "SHORT_BINUNICODE",
-    [0x8d] = "BINUNICODE8",
-    [0x8e] = "BINBYTES8",
-    [0x8f] = "EMPTY_SET",
-    [0x90] = "ADDITEMS",
-    [0x91] = "FROZENSET",
-    [0x92] = "NEWOBJ_EX",
-    [0x93] = "STACK_GLOBAL",
-    [0x94] = "MEMOIZE",
-    [0x95] = "FRAME",
-    [0x96] = "BYTEARRAY8",
-    [0x97] = "NEXT_BUFFER",
-    [0x98] = "READONLY_BUFFER",
-};
+/* --- making --- */
 
-/* A length of so many bytes, and a text or bytes. */
-static int push_sized(struct dsf_pickle *m, size_t count,
-                      int (*put)(struct dsf_pickle *m, uint64_t n))
+static int push_none(struct dsf_pickle *m)
 {
-    uint64_t n;
-
-    if (dsf_pickle_take_count(m, count, &n) < 0)
-        return DSFLOW_EINVAL;
-    return put(m, n);
+    return dsf_pickle_push(m, dsf_torch_leaf(m->file, DSF_TORCH_NONE));
 }
 
-static int push_tuple(struct dsf_pickle *m, size_t n)
+static int push_truth(struct dsf_pickle *m, unsigned x)
+{
+    return dsf_pickle_push_bool(m, x);
+}
+
+static int push_signed(struct dsf_pickle *m, uint64_t x)
+{
+    return dsf_pickle_push_int(m, (int32_t)x);
+}
+
+static int push_unsigned(struct dsf_pickle *m, uint64_t x)
+{
+    return dsf_pickle_push_int(m, (int64_t)x);
+}
+
+static int push_empty(struct dsf_pickle *m, unsigned kind)
+{
+    return dsf_pickle_push(m, &dsf_torch_node_new(m->file, kind)->pub);
+}
+
+static int push_tuple(struct dsf_pickle *m, unsigned n)
 {
     struct node *node;
 
@@ -102,6 +44,20 @@ static int push_tuple(struct dsf_pickle *m, size_t n)
     node = dsf_torch_node_new(m->file, DSF_TORCH_TUPLE);
     dsf_torch_put(m->file, node, m->stack + m->n - n, n);
     m->n -= n;
+    return dsf_pickle_push(m, &node->pub);
+}
+
+/* A TUPLE or a frozen SET of what is above the mark. */
+static int push_marked(struct dsf_pickle *m, unsigned kind)
+{
+    struct dsf_torch_node **v = NULL;
+    struct node *node;
+    size_t n = 0;
+
+    if (dsf_pickle_pop_mark(m, &v, &n) < 0)
+        return DSFLOW_EINVAL;
+    node = dsf_torch_node_new(m->file, kind);
+    dsf_torch_put(m->file, node, v, n);
     return dsf_pickle_push(m, &node->pub);
 }
 
@@ -120,7 +76,7 @@ static int check_call(struct dsf_pickle *m, const struct dsf_torch_node *what,
     return DSFLOW_OK;
 }
 
-static int run_call(struct dsf_pickle *m, bool keywords)
+static int call(struct dsf_pickle *m, unsigned keywords)
 {
     const struct dsf_torch_node *what, *words = NULL;
     struct dsf_torch_node *args, *made;
@@ -150,7 +106,7 @@ static int run_call(struct dsf_pickle *m, bool keywords)
                         : dsf_pickle_refuse_for(m, &why);
 }
 
-static int run_build(struct dsf_pickle *m)
+static int build(struct dsf_pickle *m)
 {
     struct dsf_torch_node *state;
     struct dsflow_err why = { .msg = "" };
@@ -163,7 +119,7 @@ static int run_build(struct dsf_pickle *m)
     return DSFLOW_OK;
 }
 
-static int run_persistent(struct dsf_pickle *m)
+static int persistent(struct dsf_pickle *m)
 {
     struct dsf_torch_node *made;
     struct dsflow_err why = { .msg = "" };
@@ -217,15 +173,18 @@ static int fill(struct dsf_pickle *m, enum dsf_torch_kind kind,
     return DSFLOW_OK;
 }
 
-static int fill_few(struct dsf_pickle *m, enum dsf_torch_kind kind, size_t n)
+/* What is on top: a thing of a list, a key and a value of a dict. */
+static int fill_one(struct dsf_pickle *m, unsigned kind)
 {
+    const size_t n = kind == DSF_TORCH_DICT ? 2 : 1;
+
     if (dsf_pickle_has(m, n + 1) < 0)
         return DSFLOW_EINVAL;
     m->n -= n;
     return fill(m, kind, m->stack + m->n, n);
 }
 
-static int fill_marked(struct dsf_pickle *m, enum dsf_torch_kind kind)
+static int fill_marked(struct dsf_pickle *m, unsigned kind)
 {
     struct dsf_torch_node **v = NULL;
     size_t n = 0;
@@ -235,50 +194,15 @@ static int fill_marked(struct dsf_pickle *m, enum dsf_torch_kind kind)
     return fill(m, kind, v, n);
 }
 
-/* A TUPLE or a frozen SET of what is above the mark. */
-static int push_marked(struct dsf_pickle *m, enum dsf_torch_kind kind)
-{
-    struct dsf_torch_node **v = NULL;
-    struct node *node;
-    size_t n = 0;
+/* --- the stack, the memo and the protocol --- */
 
-    if (dsf_pickle_pop_mark(m, &v, &n) < 0)
-        return DSFLOW_EINVAL;
-    node = dsf_torch_node_new(m->file, kind);
-    dsf_torch_put(m->file, node, v, n);
-    return dsf_pickle_push(m, &node->pub);
+static int duplicate(struct dsf_pickle *m)
+{
+    return dsf_pickle_has(m, 1) < 0 ? DSFLOW_EINVAL
+                                    : dsf_pickle_push(m, m->stack[m->n - 1]);
 }
 
-static int push_empty(struct dsf_pickle *m, enum dsf_torch_kind kind)
-{
-    return dsf_pickle_push(m, &dsf_torch_node_new(m->file, kind)->pub);
-}
-
-/* --- the operations --- */
-
-static int run_proto(struct dsf_pickle *m)
-{
-    uint64_t version;
-
-    if (dsf_pickle_take_count(m, 1, &version) < 0)
-        return DSFLOW_EINVAL;
-    if (version < 2 || version > 5)
-        return dsf_pickle_refuse(m, "protocol %d: expected 2 to 5",
-                                 (int)version);
-    return DSFLOW_OK;
-}
-
-/* A frame is a hint of how much to read at once. */
-static int run_frame(struct dsf_pickle *m)
-{
-    uint64_t n;
-
-    if (dsf_pickle_take_count(m, 8, &n) < 0)
-        return DSFLOW_EINVAL;
-    return dsf_pickle_need(m, n);
-}
-
-static int run_pop(struct dsf_pickle *m)
+static int pop(struct dsf_pickle *m)
 {
     if (m->nmarks > 0 && m->marks[m->nmarks - 1] == m->n) {
         m->nmarks--;
@@ -290,165 +214,123 @@ static int run_pop(struct dsf_pickle *m)
     return DSFLOW_OK;
 }
 
-static int run_number(struct dsf_pickle *m, unsigned char op)
-{
-    uint64_t x = 0;
-    size_t bytes = op == 'J' ? 4 : op == 'M' ? 2 : 1;
-
-    if (dsf_pickle_take_count(m, bytes, &x) < 0)
-        return DSFLOW_EINVAL;
-    return dsf_pickle_push_int(m, op == 'J' ? (int32_t)x : (int64_t)x);
-}
-
-static int run_memo(struct dsf_pickle *m, unsigned char op)
-{
-    uint64_t i = m->memo_count;
-
-    if (op != 0x94 &&
-        dsf_pickle_take_count(m, op == 'r' || op == 'j' ? 4 : 1, &i) < 0)
-        return DSFLOW_EINVAL;
-    return op == 'h' || op == 'j' ? dsf_pickle_get_memo(m, i)
-                                  : dsf_pickle_put_memo(m, i);
-}
-
-static int run_marked(struct dsf_pickle *m, unsigned char op)
+static int pop_marked(struct dsf_pickle *m)
 {
     struct dsf_torch_node **v = NULL;
     size_t n = 0;
 
-    switch (op) {
-    case '1':
-        return dsf_pickle_pop_mark(m, &v, &n);
-    case 't':
-        return push_marked(m, DSF_TORCH_TUPLE);
-    case 0x91:
-        return push_marked(m, DSF_TORCH_SET);
-    case 'e':
-        return fill_marked(m, DSF_TORCH_LIST);
-    case 'u':
-        return fill_marked(m, DSF_TORCH_DICT);
-    default:
-        return fill_marked(m, DSF_TORCH_SET);
-    }
+    return dsf_pickle_pop_mark(m, &v, &n);
 }
 
-static int run_sized(struct dsf_pickle *m, unsigned char op)
+static int memoize(struct dsf_pickle *m)
 {
+    return dsf_pickle_put_memo(m, m->memo_count);
+}
+
+static int check_protocol(struct dsf_pickle *m, uint64_t version)
+{
+    if (version < 2 || version > 5)
+        return dsf_pickle_refuse(m, "protocol %d: expected 2 to 5",
+                                 (int)version);
+    return DSFLOW_OK;
+}
+
+/* --- the operations --- */
+
+/* By code, with the names of pickletools. One that torch.save does not write
+ * has a name only; what has none is no operation. */
+static const struct operation {
+    const char *name;
+    int (*run)(struct dsf_pickle *m);
+    int (*run_of)(struct dsf_pickle *m, unsigned of);
+    int (*counted)(struct dsf_pickle *m, uint64_t n); /* that follows, … */
+    unsigned of;                                      /* … in so many bytes */
+} operations[256] = {
+    ['('] = { "MARK", .run = dsf_pickle_mark },
+    ['.'] = { "STOP" },
+    ['0'] = { "POP", .run = pop },
+    ['1'] = { "POP_MARK", .run = pop_marked },
+    ['2'] = { "DUP", .run = duplicate },
+    ['F'] = { "FLOAT" },
+    ['I'] = { "INT" },
+    ['J'] = { "BININT", .counted = push_signed, .of = 4 },
+    ['K'] = { "BININT1", .counted = push_unsigned, .of = 1 },
+    ['L'] = { "LONG" },
+    ['M'] = { "BININT2", .counted = push_unsigned, .of = 2 },
+    ['N'] = { "NONE", .run = push_none },
+    ['P'] = { "PERSID" },
+    ['Q'] = { "BINPERSID", .run = persistent },
+    ['R'] = { "REDUCE", .run_of = call, .of = false },
+    ['S'] = { "STRING" },
+    ['T'] = { "BINSTRING", .counted = dsf_pickle_push_old_str, .of = 4 },
+    ['U'] = { "SHORT_BINSTRING", .counted = dsf_pickle_push_old_str, .of = 1 },
+    ['V'] = { "UNICODE" },
+    ['X'] = { "BINUNICODE", .counted = dsf_pickle_push_str, .of = 4 },
+    ['a'] = { "APPEND", .run_of = fill_one, .of = DSF_TORCH_LIST },
+    ['b'] = { "BUILD", .run = build },
+    ['c'] = { "GLOBAL", .run = dsf_pickle_push_global },
+    ['d'] = { "DICT" },
+    ['}'] = { "EMPTY_DICT", .run_of = push_empty, .of = DSF_TORCH_DICT },
+    ['e'] = { "APPENDS", .run_of = fill_marked, .of = DSF_TORCH_LIST },
+    ['g'] = { "GET" },
+    ['h'] = { "BINGET", .counted = dsf_pickle_get_memo, .of = 1 },
+    ['i'] = { "INST" },
+    ['j'] = { "LONG_BINGET", .counted = dsf_pickle_get_memo, .of = 4 },
+    ['l'] = { "LIST" },
+    [']'] = { "EMPTY_LIST", .run_of = push_empty, .of = DSF_TORCH_LIST },
+    ['o'] = { "OBJ" },
+    ['p'] = { "PUT" },
+    ['q'] = { "BINPUT", .counted = dsf_pickle_put_memo, .of = 1 },
+    ['r'] = { "LONG_BINPUT", .counted = dsf_pickle_put_memo, .of = 4 },
+    ['s'] = { "SETITEM", .run_of = fill_one, .of = DSF_TORCH_DICT },
+    ['t'] = { "TUPLE", .run_of = push_marked, .of = DSF_TORCH_TUPLE },
+    [')'] = { "EMPTY_TUPLE", .run_of = push_empty, .of = DSF_TORCH_TUPLE },
+    ['u'] = { "SETITEMS", .run_of = fill_marked, .of = DSF_TORCH_DICT },
+    ['G'] = { "BINFLOAT", .run = dsf_pickle_push_float },
+    [0x80] = { "PROTO", .counted = check_protocol, .of = 1 },
+    [0x81] = { "NEWOBJ", .run_of = call, .of = false },
+    [0x82] = { "EXT1" },
+    [0x83] = { "EXT2" },
+    [0x84] = { "EXT4" },
+    [0x85] = { "TUPLE1", .run_of = push_tuple, .of = 1 },
+    [0x86] = { "TUPLE2", .run_of = push_tuple, .of = 2 },
+    [0x87] = { "TUPLE3", .run_of = push_tuple, .of = 3 },
+    [0x88] = { "NEWTRUE", .run_of = push_truth, .of = true },
+    [0x89] = { "NEWFALSE", .run_of = push_truth, .of = false },
+    [0x8a] = { "LONG1", .counted = dsf_pickle_push_long, .of = 1 },
+    [0x8b] = { "LONG4", .counted = dsf_pickle_push_long, .of = 4 },
+    ['B'] = { "BINBYTES", .counted = dsf_pickle_push_bytes, .of = 4 },
+    ['C'] = { "SHORT_BINBYTES", .counted = dsf_pickle_push_bytes, .of = 1 },
+    [0x8c] = { "SHORT_BINUNICODE", .counted = dsf_pickle_push_str, .of = 1 },
+    [0x8d] = { "BINUNICODE8", .counted = dsf_pickle_push_str, .of = 8 },
+    [0x8e] = { "BINBYTES8", .counted = dsf_pickle_push_bytes, .of = 8 },
+    [0x8f] = { "EMPTY_SET", .run_of = push_empty, .of = DSF_TORCH_SET },
+    [0x90] = { "ADDITEMS", .run_of = fill_marked, .of = DSF_TORCH_SET },
+    [0x91] = { "FROZENSET", .run_of = push_marked, .of = DSF_TORCH_SET },
+    [0x92] = { "NEWOBJ_EX", .run_of = call, .of = true },
+    [0x93] = { "STACK_GLOBAL", .run = dsf_pickle_push_stack_global },
+    [0x94] = { "MEMOIZE", .run = memoize },
+    [0x95] = { "FRAME", .counted = dsf_pickle_need, .of = 8 },
+    [0x96] = { "BYTEARRAY8", .counted = dsf_pickle_push_bytes, .of = 8 },
+    [0x97] = { "NEXT_BUFFER" },
+    [0x98] = { "READONLY_BUFFER" },
+};
+
+static int run_one(struct dsf_pickle *m, unsigned char code)
+{
+    const struct operation *op = &operations[code];
     uint64_t n;
 
-    switch (op) {
-    case 0x8a: /* LONG1, LONG4 */
-        return push_sized(m, 1, dsf_pickle_push_long);
-    case 0x8b:
-        return push_sized(m, 4, dsf_pickle_push_long);
-    case 'X': /* BINUNICODE, SHORT_, and of 8 bytes */
-        return push_sized(m, 4, dsf_pickle_push_str);
-    case 0x8c:
-        return push_sized(m, 1, dsf_pickle_push_str);
-    case 0x8d:
-        return push_sized(m, 8, dsf_pickle_push_str);
-    case 'T': /* BINSTRING, SHORT_ */
-        if (dsf_pickle_take_count(m, 4, &n) < 0)
-            return DSFLOW_EINVAL;
-        return dsf_pickle_push_old_str(m, n);
-    case 'U':
-        return push_sized(m, 1, dsf_pickle_push_old_str);
-    case 'B': /* BINBYTES, SHORT_, of 8 bytes; BYTEARRAY8 */
-        return push_sized(m, 4, dsf_pickle_push_bytes);
-    case 'C':
-        return push_sized(m, 1, dsf_pickle_push_bytes);
-    default:
-        return push_sized(m, 8, dsf_pickle_push_bytes);
-    }
-}
-
-static int run_one(struct dsf_pickle *m, unsigned char op)
-{
-    switch (op) {
-    case 0x80:
-        return run_proto(m);
-    case 0x95:
-        return run_frame(m);
-    case '(':
-        return dsf_pickle_mark(m);
-    case '0':
-        return run_pop(m);
-    case '2': /* DUP */
-        return dsf_pickle_has(m, 1) < 0
-                   ? DSFLOW_EINVAL
-                   : dsf_pickle_push(m, m->stack[m->n - 1]);
-    case 'N':
-        return dsf_pickle_push(m, dsf_torch_leaf(m->file, DSF_TORCH_NONE));
-    case 0x88:
-        return dsf_pickle_push_bool(m, true);
-    case 0x89:
-        return dsf_pickle_push_bool(m, false);
-    case 'J':
-    case 'K':
-    case 'M':
-        return run_number(m, op);
-    case 'G':
-        return dsf_pickle_push_float(m);
-    case 0x8a:
-    case 0x8b:
-    case 'X':
-    case 0x8c:
-    case 0x8d:
-    case 'T':
-    case 'U':
-    case 'B':
-    case 'C':
-    case 0x8e:
-    case 0x96:
-        return run_sized(m, op);
-    case ')':
-        return push_empty(m, DSF_TORCH_TUPLE);
-    case 0x85:
-    case 0x86:
-    case 0x87:
-        return push_tuple(m, op - 0x84u);
-    case ']':
-        return push_empty(m, DSF_TORCH_LIST);
-    case '}':
-        return push_empty(m, DSF_TORCH_DICT);
-    case 0x8f:
-        return push_empty(m, DSF_TORCH_SET);
-    case 'a':
-        return fill_few(m, DSF_TORCH_LIST, 1);
-    case 's':
-        return fill_few(m, DSF_TORCH_DICT, 2);
-    case '1':
-    case 't':
-    case 'e':
-    case 'u':
-    case 0x90:
-    case 0x91:
-        return run_marked(m, op);
-    case 'h':
-    case 'j':
-    case 'q':
-    case 'r':
-    case 0x94:
-        return run_memo(m, op);
-    case 'c':
-        return dsf_pickle_push_global(m);
-    case 0x93:
-        return dsf_pickle_push_stack_global(m);
-    case 'R':
-    case 0x81:
-        return run_call(m, false);
-    case 0x92:
-        return run_call(m, true);
-    case 'b':
-        return run_build(m);
-    case 'Q':
-        return run_persistent(m);
-    default:
-        if (names[op] == NULL)
-            return dsf_pickle_refuse(m, "0x%02x is no operation of a pickle",
-                                     op);
-        return dsf_pickle_refuse(m, "torch.save writes no such operation");
-    }
+    if (op->run != NULL)
+        return op->run(m);
+    if (op->run_of != NULL)
+        return op->run_of(m, op->of);
+    if (op->counted != NULL)
+        return dsf_pickle_take_count(m, op->of, &n) < 0 ? DSFLOW_EINVAL
+                                                        : op->counted(m, n);
+    if (op->name == NULL)
+        return dsf_pickle_refuse(m, "0x%02x is no operation of a pickle", code);
+    return dsf_pickle_refuse(m, "torch.save writes no such operation");
 }
 
 static int run(struct dsf_pickle *m)
@@ -466,7 +348,7 @@ static int run(struct dsf_pickle *m)
             return dsf_pickle_refuse(m, "more than %u operations", MOST_OPS);
         if (dsf_pickle_take(m, &op, 1) < 0 || dsf_pickle_room(m, 0) < 0)
             return m->err != NULL ? (int)m->err->status : DSFLOW_EINVAL;
-        m->op = names[op] != NULL ? names[op] : "";
+        m->op = operations[op].name != NULL ? operations[op].name : "";
         if (op == '.' && m->n == 1 && m->nmarks == 0)
             return DSFLOW_OK;
         if (op == '.')
