@@ -62,4 +62,7 @@ int dsf_pieces_read(const struct source *s, const json_t *all,
                     struct dsf_pieces *pieces);
 int dsf_pieces_cut(const struct source *s, const struct dsf_pieces *pieces);
 
+/* tokenizer_added.c: added_tokens, after the vocabulary. */
+int dsf_added_read(const struct source *s, const json_t *added);
+
 #endif
