@@ -2,6 +2,7 @@
 #ifndef DSF_EXEC_SPREAD_PRIVATE_H
 #define DSF_EXEC_SPREAD_PRIVATE_H
 
+#include "exec/clock_apart.h"
 #include "exec/exec_private.h"
 #include "exec/spread.h"
 #include "graph/part.h"
@@ -39,6 +40,18 @@ struct dsf_spread_command {
     char name[128]; /* of data: each process numbers its own */
 };
 
+/* What is known of a process: its lanes, its clock, and what it moves. */
+struct dsf_spread_others {
+    bool known;
+    bool one_clock;
+    uint16_t *lanes;        /* by its lanes: that of the common timeline */
+    unsigned nlanes, sends; /* the lane of what goes out */
+    struct dsf_clock_apart clock; /* beside ours; zeroes where it is one */
+    double *ended;  /* by its lanes: what was taken of them ends then */
+    uint32_t *data; /* by data of its part: that of the graph; or … */
+    uint32_t ndata; /* … DSF_NOT_IN_PART: nothing that it moves */
+};
+
 struct dsf_spread {
     struct dsflow_exec *own; /* of the part of this process */
     const struct dsf_graph_part *part;
@@ -50,7 +63,7 @@ struct dsf_spread {
     uint32_t data;
     bool dirty;
 
-    struct dsf_spread_others *others; /* [nprocesses]: their lanes and clocks */
+    struct dsf_spread_others *others; /* [nprocesses]; NULL: not yet asked */
 };
 
 /* Ask a process, and take its answer: a number; DSFLOW_EIO and the like: it is
@@ -64,20 +77,27 @@ int dsf_spread_answer(struct dsf_wire *wire, int32_t to, int status,
                       int64_t number, const struct dsflow_err *why,
                       struct dsflow_err *err);
 
-/* spread_trace.c: lanes and spans of all processes, as those of one; and what
- * the others answer. */
+/* spread_lanes.c: lanes of all processes, as those of one; and what the others
+ * answer. */
 void dsf_spread_lanes(const struct dsflow_exec *exec,
                       struct dsf_timeline *timeline);
-uint64_t dsf_spread_drain(const struct dsflow_exec *exec,
-                          struct dsf_timeline *timeline);
 bool dsf_spread_sends(const struct dsf_spread *s, unsigned lane);
-double dsf_spread_clocks_within(const struct dsf_spread *s);
 void dsf_spread_forget(struct dsf_spread *s);
-int64_t dsf_spread_clock(void); /* dsf_now, in nanoseconds */
 int dsf_spread_tell_lanes(struct dsflow_exec *exec,
                           const struct dsf_graph_part *part,
                           struct dsf_wire *wire, int32_t to,
                           struct dsflow_err *err);
+
+/* How far ahead its clock is, asked so many times. Where it does not answer,
+ * what is known stays. */
+void dsf_spread_find_clock(const struct dsf_spread *s, int32_t process,
+                           unsigned times);
+double dsf_spread_clocks_within(const struct dsf_spread *s);
+int64_t dsf_spread_clock(void); /* dsf_now, in nanoseconds */
+
+/* spread_trace.c: the same of spans. */
+uint64_t dsf_spread_drain(const struct dsflow_exec *exec,
+                          struct dsf_timeline *timeline);
 int dsf_spread_tell_spans(struct dsflow_exec *exec,
                           const struct dsf_graph_part *part,
                           struct dsf_wire *wire, int32_t to,
