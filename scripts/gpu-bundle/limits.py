@@ -36,7 +36,7 @@ def speed_row(one, copy, small):
 
 
 def speeds(bench):
-    """copies, links, launches, norms, cross entropy, Adam, coding, attention"""
+    """copies, links, launches, norms, loss, Adam, coding, weights, attention"""
     ended = bench.run("speeds", [machine.program("gpu_speeds")]
                       + ["small"] * bench.small)
     found = lines_of(ended)

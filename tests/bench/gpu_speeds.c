@@ -1,7 +1,7 @@
 /* gpu_speeds.c - what GPU 0 of the module that DSFLOW_CUDA names can do, and
  * how near kinds of tasks come to it: copies, links, launches; norms, cross
- * entropy, embeddings, Adam and coding for the wire in bytes a second, Muon and
- * attention in operations a second.
+ * entropy, embeddings, Adam, coding for the wire and weights in few bits in
+ * bytes a second, Muon and attention in operations a second.
  *
  *     gpu_speeds [small]
  *
@@ -168,13 +168,6 @@ struct port {
     int64_t elems;
 };
 
-struct task {
-    const char *name, *op;
-    const void *args;
-    struct port ports[8]; /* of 0 elements: none */
-    double bytes, flops;
-};
-
 struct ready {
     const struct dsf_gpu_side *side;
     struct dsflow_call call;
@@ -208,18 +201,19 @@ static void *host_of(const struct dsflow_shape *s)
     return at;
 }
 
-static void measure_task(const struct task *t)
+/* `ports`: the last one is of 0 elements. */
+static void measure_task(const char *name, const char *kind, const void *args,
+                         double bytes, double flops, const struct port *ports)
 {
-    const struct dsflow_op *op = dsflow_op_find(t->op);
+    const struct dsflow_op *op = dsflow_op_find(kind);
     struct dsflow_shape shapes[PORTS] = { { 0 } };
     struct dsflow_buf bufs[PORTS] = { { 0 } };
-    const struct dsflow_case c = { op, shapes, op->nports, t->args };
+    const struct dsflow_case c = { op, shapes, op->nports, args };
     struct ready r = { dsf_cuda_side(op), { 0 } };
     struct dsflow_err err;
     size_t scratch;
 
-    for (unsigned i = 0; i < 8 && t->ports[i].elems > 0; i++) {
-        const struct port *p = &t->ports[i];
+    for (const struct port *p = ports; p->elems > 0; p++) {
         const struct dsflow_shape s = dsflow_shape_of(p->type, p->elems);
 
         shapes[p->port] = s;
@@ -233,9 +227,9 @@ static void measure_task(const struct task *t)
     scratch = r.side->scratch != NULL ? r.side->scratch(&c) : 0;
     r.call = (struct dsflow_call){ .bufs = bufs,
                                    .nbufs = op->nports,
-                                   .args = t->args,
+                                   .args = args,
                                    .scratch = numbers(scratch + 256) };
-    measure(&(struct measured){ t->name, run_task, &r, t->bytes, t->flops });
+    measure(&(struct measured){ name, run_task, &r, bytes, flops });
     must(gpu->release(r.call.scratch));
     for (unsigned i = 0; i < op->nports; i++)
         if (bufs[i].ptr != NULL && !is_of_host(bufs[i].dtype, bufs[i].elems))
@@ -247,12 +241,8 @@ static void measure_launch(void)
     static const struct dsf_sum_args one = { .elems = 1 };
 
     measure_task(
-        &(struct task){ "launch",
-                        "add",
-                        &one,
-                        { { 0, DSFLOW_FP32, 1 }, { 1, DSFLOW_FP32, 1 } },
-                        0,
-                        0 });
+        "launch", "add", &one, 0, 0,
+        (struct port[PORTS]){ { 0, DSFLOW_FP32, 1 }, { 1, DSFLOW_FP32, 1 } });
 }
 
 static struct dsflow_tile tile_of(int32_t rows, int32_t nseq, int32_t heads,
@@ -278,26 +268,18 @@ static void measure_norms(void)
     const int64_t n = (int64_t)t.rows * t.width;
 
     measure_task(
-        &(struct task){ "norm forward",
-                        "norm.forward",
-                        &args,
-                        { { DSFLOW_NORM_X, DSFLOW_BF16, n },
-                          { DSFLOW_NORM_UNIT, DSFLOW_BF16, 2 * t.width },
-                          { DSFLOW_NORM_Y, DSFLOW_BF16, n } },
-                        4.0 * (double)n,
-                        0 });
+        "norm forward", "norm.forward", &args, 4.0 * (double)n, 0,
+        (struct port[PORTS]){ { DSFLOW_NORM_X, DSFLOW_BF16, n },
+                              { DSFLOW_NORM_UNIT, DSFLOW_BF16, 2 * t.width },
+                              { DSFLOW_NORM_Y, DSFLOW_BF16, n } });
     measure_task(
-        &(struct task){ "norm backward",
-                        "norm.backward_input",
-                        &args,
-                        { { DSFLOW_NORM_X, DSFLOW_BF16, n },
-                          { DSFLOW_NORM_UNIT, DSFLOW_BF16, 2 * t.width },
-                          { DSFLOW_NORM_DY, DSFLOW_FP32, n },
-                          { DSFLOW_NORM_DX, DSFLOW_BF16, n },
-                          { DSFLOW_NORM_DNORM, DSFLOW_FP32, 2 * t.width },
-                          { DSFLOW_NORM_DRES, DSFLOW_BF16, n } },
-                        10.0 * (double)n,
-                        0 });
+        "norm backward", "norm.backward_input", &args, 10.0 * (double)n, 0,
+        (struct port[PORTS]){ { DSFLOW_NORM_X, DSFLOW_BF16, n },
+                              { DSFLOW_NORM_UNIT, DSFLOW_BF16, 2 * t.width },
+                              { DSFLOW_NORM_DY, DSFLOW_FP32, n },
+                              { DSFLOW_NORM_DX, DSFLOW_BF16, n },
+                              { DSFLOW_NORM_DNORM, DSFLOW_FP32, 2 * t.width },
+                              { DSFLOW_NORM_DRES, DSFLOW_BF16, n } });
 }
 
 /* The second half of a part of the head: logits are read and written once. */
@@ -307,18 +289,15 @@ static void measure_loss(void)
     const struct dsflow_head_args args = { t, 0, -1, -1, 0, t.vocab, 1, 1 };
     const int64_t n = (int64_t)t.rows * t.vocab;
 
-    measure_task(&(struct task){
-        "cross entropy",
-        "head.loss",
-        &args,
-        { { DSFLOW_HEAD_BATCH, DSFLOW_INT32, 2 * (int64_t)t.rows },
-          { DSFLOW_HEAD_LOGITS, DSFLOW_BF16, n },
-          { DSFLOW_HEAD_LOSS, DSFLOW_FP64, 1 },
-          { DSFLOW_HEAD_TOPS, DSFLOW_FP32,
-            t.rows * (int64_t)dsf_head_blocks(&t) },
-          { DSFLOW_HEAD_ALL_STATS, DSFLOW_FP64, 3 * (int64_t)t.rows } },
-        4.0 * (double)n,
-        0 });
+    measure_task(
+        "cross entropy", "head.loss", &args, 4.0 * (double)n, 0,
+        (struct port[PORTS]){
+            { DSFLOW_HEAD_BATCH, DSFLOW_INT32, 2 * (int64_t)t.rows },
+            { DSFLOW_HEAD_LOGITS, DSFLOW_BF16, n },
+            { DSFLOW_HEAD_LOSS, DSFLOW_FP64, 1 },
+            { DSFLOW_HEAD_TOPS, DSFLOW_FP32,
+              t.rows * (int64_t)dsf_head_blocks(&t) },
+            { DSFLOW_HEAD_ALL_STATS, DSFLOW_FP64, 3 * (int64_t)t.rows } });
 }
 
 /* Of the tokens of a micro-batch, text in bytes. No bytes are counted: rows of
@@ -331,14 +310,10 @@ static void measure_embedding(void)
     const int64_t table = (int64_t)t.vocab * t.width;
 
     measure_task(
-        &(struct task){ "embedding backward",
-                        "embed.backward_weight",
-                        &args,
-                        { { DSFLOW_EMBED_BATCH, DSFLOW_INT32, 2 * t.rows },
-                          { DSFLOW_EMBED_DX, DSFLOW_BF16, n },
-                          { DSFLOW_EMBED_GRAD, DSFLOW_FP32, table } },
-                        0,
-                        0 });
+        "embedding backward", "embed.backward_weight", &args, 0, 0,
+        (struct port[PORTS]){ { DSFLOW_EMBED_BATCH, DSFLOW_INT32, 2 * t.rows },
+                              { DSFLOW_EMBED_DX, DSFLOW_BF16, n },
+                              { DSFLOW_EMBED_GRAD, DSFLOW_FP32, table } });
 }
 
 static void measure_adam(void)
@@ -352,18 +327,14 @@ static void measure_adam(void)
                                           .decoupled = 1,
                                           .copies = 1 };
 
-    measure_task(
-        &(struct task){ "adam",
-                        "adam",
-                        &args,
-                        { { 0, DSFLOW_BYTES, sizeof(struct dsflow_control) },
-                          { 1, DSFLOW_FP32, n },
-                          { 2, DSFLOW_FP32, n },
-                          { 3, DSFLOW_FP32, n },
-                          { 4, DSFLOW_FP32, n },
-                          { 5, DSFLOW_BF16, n } },
-                        30.0 * (double)n,
-                        0 });
+    measure_task("adam", "adam", &args, 30.0 * (double)n, 0,
+                 (struct port[PORTS]){
+                     { 0, DSFLOW_BYTES, sizeof(struct dsflow_control) },
+                     { 1, DSFLOW_FP32, n },
+                     { 2, DSFLOW_FP32, n },
+                     { 3, DSFLOW_FP32, n },
+                     { 4, DSFLOW_FP32, n },
+                     { 5, DSFLOW_BF16, n } });
 }
 
 /* Five steps of Newton and Schulz for one square matrix, in fp32. */
@@ -382,17 +353,13 @@ static void measure_muon(void)
         .adam_rate = 1,
     };
 
-    measure_task(
-        &(struct task){ "muon",
-                        "muon",
-                        &args,
-                        { { 0, DSFLOW_BYTES, sizeof(struct dsflow_control) },
-                          { 1, DSFLOW_FP32, n },
-                          { 2, DSFLOW_FP32, n },
-                          { 3, DSFLOW_FP32, n },
-                          { 4, DSFLOW_FP32, n } },
-                        0,
-                        5 * 6.0 * (double)side * (double)n });
+    measure_task("muon", "muon", &args, 0, 5 * 6.0 * (double)side * (double)n,
+                 (struct port[PORTS]){
+                     { 0, DSFLOW_BYTES, sizeof(struct dsflow_control) },
+                     { 1, DSFLOW_FP32, n },
+                     { 2, DSFLOW_FP32, n },
+                     { 3, DSFLOW_FP32, n },
+                     { 4, DSFLOW_FP32, n } });
 }
 
 /* Of a unit: coded, decoded, and both at once; gradients of two groups. */
@@ -415,34 +382,18 @@ static void measure_format(const char *format, int64_t block,
     snprintf(coding.format, sizeof(coding.format), "%s", format);
     bytes = dsf_coding_bytes(&coding, 0, n);
     there.coding = back.coding = both.coding = sum.coding = coding;
+    measure_task(names[0], "compress", &there, whole + (double)bytes, 0,
+                 (struct port[PORTS]){ { 0, DSFLOW_FP32, n },
+                                       { 1, DSFLOW_BYTES, bytes } });
+    measure_task(names[1], "decompress", &back, whole + (double)bytes, 0,
+                 (struct port[PORTS]){ { 0, DSFLOW_FP32, n },
+                                       { 1, DSFLOW_BYTES, bytes } });
     measure_task(
-        &(struct task){ names[0],
-                        "compress",
-                        &there,
-                        { { 0, DSFLOW_FP32, n }, { 1, DSFLOW_BYTES, bytes } },
-                        whole + (double)bytes,
-                        0 });
+        names[2], "recode", &both, 2 * whole, 0,
+        (struct port[PORTS]){ { 0, DSFLOW_FP32, n }, { 1, DSFLOW_FP32, n } });
     measure_task(
-        &(struct task){ names[1],
-                        "decompress",
-                        &back,
-                        { { 0, DSFLOW_FP32, n }, { 1, DSFLOW_BYTES, bytes } },
-                        whole + (double)bytes,
-                        0 });
-    measure_task(
-        &(struct task){ names[2],
-                        "recode",
-                        &both,
-                        { { 0, DSFLOW_FP32, n }, { 1, DSFLOW_FP32, n } },
-                        2 * whole,
-                        0 });
-    measure_task(
-        &(struct task){ names[3],
-                        "add_recoded",
-                        &sum,
-                        { { 0, DSFLOW_FP32, n }, { 1, DSFLOW_FP32, n } },
-                        3 * whole,
-                        0 });
+        names[3], "add_recoded", &sum, 3 * whole, 0,
+        (struct port[PORTS]){ { 0, DSFLOW_FP32, n }, { 1, DSFLOW_FP32, n } });
 }
 
 static void measure_wire(void)
@@ -454,6 +405,23 @@ static void measure_wire(void)
 
     measure_format("int8", 2048, int8);
     measure_format("int4", 256, int4);
+}
+
+/* Copies of a unit in bf16: in groups of 64 and 4 bits, if in bits at all. */
+static void measure_weights(const char *name, enum dsf_quantizer quantizer,
+                            int32_t keep, int32_t of)
+{
+    const int64_t n = small ? 16384 : 64 * MEBI;
+    const struct dsf_weight_form form = {
+        n, (int32_t)quantizer, 64, 4, 4, keep, of, 1, 0, 0
+    };
+    const struct dsf_fake_quantize_args args = { .form = form, .elems = n };
+
+    measure_task(name, "fake_quantize", &args, 6.0 * (double)n, 0,
+                 (struct port[PORTS]){
+                     { 0, DSFLOW_BYTES, sizeof(struct dsflow_control) },
+                     { 1, DSFLOW_FP32, n },
+                     { 2, DSFLOW_BF16, n } });
 }
 
 /* Scores that are seen count, all before a token or those of a window; backward
@@ -476,28 +444,21 @@ static void measure_attention(const char *forward, const char *backward,
     const double all = t.rows / t.nseq;
     const double flops = 2.0 * (double)n * (all - hidden * hidden / all);
 
-    measure_task(&(struct task){ forward,
-                                 "attention.forward",
-                                 &args,
-                                 { { DSFLOW_ATTENTION_Q, DSFLOW_BF16, n },
-                                   { DSFLOW_ATTENTION_KV, DSFLOW_BF16, 2 * n },
-                                   { DSFLOW_ATTENTION_ATT, DSFLOW_BF16, n },
-                                   { DSFLOW_ATTENTION_LSE, DSFLOW_FP32, lse } },
-                                 0,
-                                 flops });
     measure_task(
-        &(struct task){ backward,
-                        "attention.backward_input",
-                        &args,
-                        { { DSFLOW_ATTENTION_Q, DSFLOW_BF16, n },
-                          { DSFLOW_ATTENTION_KV, DSFLOW_BF16, 2 * n },
-                          { DSFLOW_ATTENTION_LSE, DSFLOW_FP32, lse },
-                          { DSFLOW_ATTENTION_DATT, DSFLOW_BF16, n },
-                          { DSFLOW_ATTENTION_DELTA, DSFLOW_FP32, lse / 2 },
-                          { DSFLOW_ATTENTION_DQ, DSFLOW_BF16, n },
-                          { DSFLOW_ATTENTION_DKV, DSFLOW_BF16, 2 * n } },
-                        0,
-                        2.5 * flops });
+        forward, "attention.forward", &args, 0, flops,
+        (struct port[PORTS]){ { DSFLOW_ATTENTION_Q, DSFLOW_BF16, n },
+                              { DSFLOW_ATTENTION_KV, DSFLOW_BF16, 2 * n },
+                              { DSFLOW_ATTENTION_ATT, DSFLOW_BF16, n },
+                              { DSFLOW_ATTENTION_LSE, DSFLOW_FP32, lse } });
+    measure_task(
+        backward, "attention.backward_input", &args, 0, 2.5 * flops,
+        (struct port[PORTS]){ { DSFLOW_ATTENTION_Q, DSFLOW_BF16, n },
+                              { DSFLOW_ATTENTION_KV, DSFLOW_BF16, 2 * n },
+                              { DSFLOW_ATTENTION_LSE, DSFLOW_FP32, lse },
+                              { DSFLOW_ATTENTION_DATT, DSFLOW_BF16, n },
+                              { DSFLOW_ATTENTION_DELTA, DSFLOW_FP32, lse / 2 },
+                              { DSFLOW_ATTENTION_DQ, DSFLOW_BF16, n },
+                              { DSFLOW_ATTENTION_DKV, DSFLOW_BF16, 2 * n } });
 }
 
 int main(int argc, char **argv)
@@ -520,6 +481,9 @@ int main(int argc, char **argv)
     measure_adam();
     measure_muon();
     measure_wire();
+    measure_weights("symmetric 4 bits", DSF_SYMMETRIC, 0, 0);
+    measure_weights("ternary", DSF_TERNARY, 0, 0);
+    measure_weights("2:4", DSF_UNQUANTIZED, 2, 4);
     measure_attention("attention 128 forward", "attention 128 backward",
                       small ? 1 : 16, 128, 0);
     measure_attention("attention 64 forward", "attention 64 backward",
