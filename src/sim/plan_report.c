@@ -338,7 +338,7 @@ static void print_time(const struct dsflow_plan *plan,
             100 * r->efficiency);
     fprintf(out, "%-26s %12s, %u tasks\n", "critical path",
             dsf_seconds_text(r->critical_seconds).s, r->ncritical);
-    fprintf(out, "%-26s %10.1f %%\n", "workers idle", 100 * r->bubble);
+    fprintf(out, "%-26s %10.1f %%\n", "workers idle", 100 * r->idle);
     if (r->nranks > 1)
         fprintf(out, "%-26s %12s to %s\n", "work of each rank",
                 dsf_seconds_text(least).s, dsf_seconds_text(most).s);

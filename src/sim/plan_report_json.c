@@ -199,11 +199,11 @@ static json_t *predicted_json(const struct dsf_machine_model *machine,
         p->processes.n > 1 ? (int)p->processes.n : 1, "step_seconds",
         r->step_seconds, "bound_seconds", r->bound_seconds, "bound",
         r->by_network ? "network" : dsf_bound_str(r->bound), "critical_seconds",
-        r->critical_seconds, "efficiency", r->efficiency, "bubble", r->bubble,
-        "work_seconds", r->work_seconds, "comm_seconds", r->comm_seconds,
-        "comm_hidden", r->hidden, "sent_seconds", r->sent_seconds,
-        "sent_hidden", r->sent_hidden, "io_seconds", r->io_seconds, "io_hidden",
-        r->io_hidden, "holders", holders);
+        r->critical_seconds, "efficiency", r->efficiency, "workers_idle",
+        r->idle, "work_seconds", r->work_seconds, "comm_seconds",
+        r->comm_seconds, "comm_hidden", r->hidden, "sent_seconds",
+        r->sent_seconds, "sent_hidden", r->sent_hidden, "io_seconds",
+        r->io_seconds, "io_hidden", r->io_hidden, "holders", holders);
 }
 
 /* The steps that a program stands for; null: up to the end. */

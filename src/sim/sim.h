@@ -76,7 +76,7 @@ struct dsf_sim_result {
     double bound_seconds;    /* no order takes less: dsf_bound_seconds */
     enum dsf_bound bound;    /* what that is */
     double efficiency;       /* bound / step */
-    double bubble;           /* share of the workers' time that is idle */
+    double idle;             /* share of the workers' time that is idle */
     double work_seconds;     /* of all tasks on workers */
     double comm_seconds;     /* of all tasks that move data, but for the disk's */
     double hidden;           /* share of it during which the rank computes */

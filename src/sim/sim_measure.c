@@ -451,7 +451,7 @@ void dsf_sim_measure(struct sim *s, struct dsf_sim_result *result,
     find_holders(s, begun, result);
     result->efficiency =
         dsf_efficiency(result->bound_seconds, result->step_seconds);
-    result->bubble =
+    result->idle =
         dsf_shares_idle(&all, s->spec->workers * result->step_seconds);
     for (uint32_t i = 0; timeline != NULL && i < s->nbegun; i++)
         dsf_timeline_add(timeline,

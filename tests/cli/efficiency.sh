@@ -70,7 +70,9 @@ python3 check.py > wrong 2>&1 || fault "check.py: $?"
 cat > agree.py <<'END'
 import json
 
-plan = json.load(open("plan.json"))["predicted"]
+plan = json.load(open("plan.json"))
+several_stages = plan["mesh"]["pipeline"] > 1
+plan = plan["predicted"]
 keys = ["step_seconds", "bound_seconds", "critical_seconds", "efficiency",
         "comm_seconds", "comm_hidden", "io_seconds", "io_hidden"]
 # A step of several processes is not simulated again from its trace.
@@ -83,6 +85,15 @@ plan["reproduced"] = 1
 for key in keys:
     if abs((trace[key] or 0) - plan[key]) > 1e-5 * plan[key]:
         print(key, plan[key], "is", trace[key], "in the trace")
+
+# A plan counts the tasks of a step, a trace what is done while it lasts.
+idle = sum(trace["all"]["idle_seconds"].values())
+idle /= idle + trace["all"]["busy_seconds"] + trace["all"]["moving_seconds"]
+if abs(plan["workers_idle"] - idle) > 0.05:
+    print("workers are idle for", plan["workers_idle"], "and for", idle)
+# The bubble is what stages wait for each other, and nothing else.
+if "bubble" in plan or (trace["bubble"] > 0) != several_stages:
+    print("the bubble is", plan.get("bubble"), "and", trace["bubble"])
 END
 agree() {
     "$dsflow" plan job.toml "$@" --json --trace plan.dsflow > plan.json 2> err ||

@@ -162,7 +162,7 @@ static void check_pipeline(int stages, int micro, const int *slots,
                  NULL);
 
     assert_true(r.step_seconds == 2.0 * (micro + stages - 1));
-    assert_float_equal(r.bubble, (stages - 1.0) / (micro + stages - 1), 1e-12);
+    assert_float_equal(r.idle, (stages - 1.0) / (micro + stages - 1), 1e-12);
     assert_true(r.critical_seconds <= r.step_seconds);
     assert_true(r.bound_seconds >= 2.0 * micro);
     for (int s = 0; s < stages; s++)
@@ -253,7 +253,7 @@ static void a_link_works_beside_its_device(void **state)
     assert_true(r.step_seconds == 13);
     assert_true(r.hidden == 1);
     assert_true(r.comm_seconds == 4);
-    assert_true(r.bubble == 0);
+    assert_true(r.idle == 0);
     assert_int_equal(r.ncritical, 2);
     assert_true(r.holders[0].op == &work && r.holders[0].layer == 1 &&
                 r.holders[0].seconds == 10);
@@ -304,7 +304,7 @@ static void what_is_not_hidden_is_seen(void **state)
                  NULL);
     assert_true(r.step_seconds == 9);
     assert_true(r.hidden == 0.25);
-    assert_float_equal(r.bubble, 1 - 3.0 / 9, 1e-12);
+    assert_float_equal(r.idle, 1 - 3.0 / 9, 1e-12);
     assert_true(r.holders[0].op == &move && r.holders[0].seconds == 8);
     dsf_sim_result_fini(&r);
     dsflow_graph_free(g);
@@ -401,7 +401,7 @@ static void tasks_of_no_rank_go_where_there_is_room(void **state)
             .nranks = 3, .workers = 3, .steps = 1, .cost = bytes_of_first },
         NULL);
     assert_true(r.step_seconds == 8);
-    assert_true(r.bubble == 0);
+    assert_true(r.idle == 0);
     dsf_sim_result_fini(&r);
     dsflow_graph_free(g);
 }
@@ -617,7 +617,7 @@ static void a_disk_reads_or_writes(void **state)
     assert_true(r.io_hidden == 6.0 / 16);
     assert_true(r.work_seconds == 6 && r.busy[0] == 6);
     assert_true(r.comm_seconds == 0 && r.moving[0] == 0);
-    assert_float_equal(r.bubble, 10.0 / 16, 1e-12);
+    assert_float_equal(r.idle, 10.0 / 16, 1e-12);
     /* Back from the end: nothing but the disk. */
     assert_true(r.holders[0].op == &bring || r.holders[0].op == &take);
     assert_true(r.holders[0].seconds == 8 && r.holders[1].seconds == 8);
