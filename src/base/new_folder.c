@@ -29,7 +29,8 @@ static int check_name(const char *folder, struct dsflow_err *err)
     int names = 0; /* "." and ".." among them */
 
     if (dir == NULL)
-        return errno == ENOENT ? DSFLOW_OK : fail(folder, err);
+        return errno == ENOENT && folder[0] != '\0' ? DSFLOW_OK
+                                                    : fail(folder, err);
     while ((e = readdir(dir)) != NULL)
         names++;
     closedir(dir);
@@ -79,5 +80,15 @@ int dsf_new_folder_close(const char *folder, char *beside, int status,
         nftw(beside, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     dsf_aside_forget_folder(beside);
     free(beside);
+    return status;
+}
+
+int dsf_new_folder_check(const char *folder, struct dsflow_err *err)
+{
+    char *beside;
+    int status = dsf_new_folder_open(folder, &beside, err);
+
+    if (status == DSFLOW_OK)
+        dsf_new_folder_close(folder, beside, DSFLOW_EINVAL, err);
     return status;
 }

@@ -17,4 +17,8 @@ int dsf_new_folder_open(const char *folder, char **beside,
 int dsf_new_folder_close(const char *folder, char *beside, int status,
                          struct dsflow_err *err);
 
+/* Whether it could be made, before anything is done for it; leaves nothing.
+ * Error: DSFLOW_EINVAL. */
+int dsf_new_folder_check(const char *folder, struct dsflow_err *err);
+
 #endif

@@ -1,6 +1,7 @@
 /* checkpoint_export.c - dsflow checkpoint export RUN FOLDER: a model for other
  * programs, all of it or a smaller one. */
 #include "base/alloc.h"
+#include "base/new_folder.h"
 #include "base/notice.h"
 #include "cli/job_flags.h"
 #include "config/layer_list.h"
@@ -171,6 +172,8 @@ int dsf_checkpoint_export(const struct dsf_cli_args *args,
 
     if (status == DSFLOW_OK && universal)
         status = check_universal(args, err);
+    if (status == DSFLOW_OK)
+        status = dsf_new_folder_check(args->words[2], err);
     if (status == DSFLOW_OK)
         status = dsf_open_model(&s, args->words[1], args, &step, err);
     if (status == DSFLOW_OK)

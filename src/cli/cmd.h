@@ -39,6 +39,7 @@ struct dsf_cmd {
     const struct dsf_flag *flags; /* ends with a NULL name; NULL: there are none */
     unsigned least, most;         /* words that are no flags */
     bool outer; /* behind its first word come the words of another command */
+    bool may_be_empty; /* words: otherwise "" is refused, which names nothing */
     /* Returns DSFLOW_OK, a negative status with `err`, or an exit status
      * above 0 when everything was said. */
     int (*run)(const struct dsf_cli_args *args, struct dsflow_err *err);

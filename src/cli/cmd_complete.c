@@ -294,5 +294,6 @@ const struct dsf_cmd dsf_cmd_complete = {
             "asks this, and takes files where nothing is printed.",
     .least = 1,
     .most = UINT_MAX,
+    .may_be_empty = true,
     .run = complete,
 };

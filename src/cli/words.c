@@ -192,6 +192,13 @@ static int fail_flag(const struct dsf_cmd *cmd, const char *word, int why,
                        in_front(cmd), found[0]->name);
 }
 
+/* Is the value the name of a file or folder? */
+static bool is_path(const struct dsf_flag *flag)
+{
+    return strncmp(flag->arg, "FILE", 4) == 0 ||
+           strncmp(flag->arg, "FOLDER", 6) == 0;
+}
+
 /* Is the value one of the words that are all that is accepted? */
 static int check_value(const struct dsf_flag *flag, const char *value,
                        struct dsflow_err *err)
@@ -202,6 +209,9 @@ static int check_value(const struct dsf_flag *flag, const char *value,
 
     if (flag->arg == NULL || (may && value[0] == '\0'))
         return DSFLOW_OK;
+    if (is_path(flag) && value[0] == '\0')
+        return dsflow_fail(err, DSFLOW_EINVAL, "--%s: \"\": expected %s",
+                           flag->name, flag->arg);
     while ((word = dsf_next_alternative(&at, &n)) != NULL)
         if (!dsf_is_fixed(word, n) ||
             (strlen(value) == n && strncmp(word, value, n) == 0))
@@ -286,6 +296,21 @@ static int read_words(const struct dsf_cmd *cmd, int argc, char **argv,
     return status;
 }
 
+static int check_words(const struct dsf_cmd *cmd, const struct dsf_cli_args *w,
+                       struct dsflow_err *err)
+{
+    unsigned own = cmd->outer && w->nwords > 1 ? 1 : w->nwords;
+
+    if (w->nwords < cmd->least || w->nwords > cmd->most)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: expected: %s (%s)",
+                           cmd->name, dsf_usage(cmd).s, see(cmd));
+    for (unsigned i = 0; i < own && !cmd->may_be_empty; i++)
+        if (w->words[i][0] == '\0')
+            return dsflow_fail(err, DSFLOW_EINVAL, "%s\"\": expected: %s (%s)",
+                               in_front(cmd), dsf_usage(cmd).s, see(cmd));
+    return DSFLOW_OK;
+}
+
 int dsf_cli_args_read(const struct dsf_cmd *cmd, int argc, char **argv,
                       struct dsf_cli_args *w, struct dsflow_err *err)
 {
@@ -299,11 +324,7 @@ int dsf_cli_args_read(const struct dsf_cmd *cmd, int argc, char **argv,
         return status;
     for (unsigned i = 0; i < w->nopts && status == DSFLOW_OK; i++)
         status = check_value(w->opts[i].flag, w->opts[i].value, err);
-    if (status == DSFLOW_OK &&
-        (w->nwords < cmd->least || w->nwords > cmd->most))
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: expected: %s (%s)",
-                           cmd->name, dsf_usage(cmd).s, see(cmd));
-    return status;
+    return status == DSFLOW_OK ? check_words(cmd, w, err) : status;
 }
 
 void dsf_cli_args_fini(struct dsf_cli_args *w)

@@ -141,6 +141,9 @@ grep -q "^Line 7" a || fault "the prompt is not there: $(cat a)"
 expect 0 "step 10" checkpoint export run hf
 [ -s hf/model.safetensors ] && [ -s hf/config.json ] || fault "export: $(ls hf)"
 expect 2 "expected a new or empty folder" checkpoint export run hf
+# Known before anything is read, and nothing is tried beside it.
+expect 2 "hf: Directory not empty" checkpoint export job.toml hf --set job.output=none
+[ "$(echo hf*)" = hf ] || fault "an export that was refused leaves $(echo hf*)"
 a=$("$dsflow" eval run 2> /dev/null | head -n 1)
 b=$("$dsflow" eval job.toml --set model.init=hf --set job.output=none 2> err | head -n 1)
 grep -q "none has no checkpoint: the weights of model.init, hf" err || fault "eval of init: $(cat err)"

@@ -50,7 +50,22 @@ for isa in mmx ""; do
     cases=$((cases + 1))
 done
 wrong 2 "run: expected: dsflow run [OPTION]… job.toml (dsflow help run)" run
-wrong 2 '"": expected the path of a job.toml, or the output folder of a run' run ""
+# What names nothing is refused before anything is done, whatever it is for.
+wrong 2 'run: "": expected: dsflow run [OPTION]… job.toml (dsflow help run)' run ""
+wrong 2 'init: "": expected: dsflow init [FOLDER] (dsflow help init)' init ""
+for words in "checkpoint export run" "checkpoint export --deepspeed run" "checkpoint list" \
+    "checkpoint import run" "import" "bench io" "watch" "trace" "list codelets"; do
+    command=${words%% *}
+    $dsflow $words "" > out 2> err
+    [ $? -eq 2 ] && [ ! -s out ] && [ "$(wc -l < err)" -eq 1 ] &&
+        grep -q "^dsflow: $command: \"\": expected: dsflow $command " err ||
+        fault "dsflow $words '': $(cat out err)"
+    cases=$((cases + 1))
+done
+wrong 2 '"": expected: dsflow [OPTION]… COMMAND … (dsflow --help)' ""
+wrong 2 '--trace: "": expected FILE' plan job.toml --trace ""
+wrong 2 '--output: "": expected FILE' bench memory --output=
+wrong 2 '--model: "": expected FOLDER' import ds.json --model ""
 echo "[job]" > short.toml
 wrong 2 "short.toml:1: [job]: is a table of a job: expected a machine file, as dsflow bench writes one" plan job.toml --machine short.toml
 printf '[machine]\nname = "x"\n[disk]\nread = 1e9\n' > machine.toml
