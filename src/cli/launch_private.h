@@ -30,7 +30,7 @@ struct stream {
     struct launch *l;
     struct dsf_tagged tagged;
     int from, to; /* files */
-    bool open;
+    bool open, bracket; /* bracket: the last result of process 0 is a '[' */
 };
 
 struct launch {

@@ -128,16 +128,32 @@ static void take_message(struct launch *l, const char *bytes, size_t n)
         l->in_line = bytes[n - 1] != '\n';
 }
 
+/* Results of process 0, of any bytes, without what keeps them from having tags.
+ */
+static void take_result(struct stream *s, const char *bytes, size_t n)
+{
+    size_t from = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (s->bracket && bytes[i] == DSF_NO_TAG) {
+            put(s->l, s->to, bytes + from, i - from);
+            from = i + 1;
+        }
+        s->bracket = bytes[i] == '[';
+    }
+    put(s->l, s->to, bytes + from, n - from);
+}
+
 /* Both streams are one terminal, and what was written to one first may come
  * behind the other: a bar goes before the next text, which nothing wipes out.
- * Results are of any bytes. */
+ */
 static void take_first(struct stream *s, const char *bytes, size_t n)
 {
     if (s->to == STDERR_FILENO) {
         take_message(s->l, bytes, n);
     } else {
         clear_bar(s->l);
-        put(s->l, s->to, bytes, n);
+        take_result(s, bytes, n);
     }
 }
 

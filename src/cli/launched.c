@@ -47,6 +47,20 @@ static void tell(const char *line, size_t n)
     while (written < 0 && errno == EINTR);
 }
 
+void dsf_launched_text(const char *text, size_t n)
+{
+    const bool launched = dsf_is_launched();
+    const char *next;
+
+    for (; launched && (next = memchr(text, '[', n)) != NULL;
+         n -= (size_t)(next + 1 - text), text = next + 1) {
+        fwrite(text, 1, (size_t)(next + 1 - text), stdout);
+        putchar(DSF_NO_TAG);
+    }
+    fwrite(text, 1, n, stdout);
+    fflush(stdout);
+}
+
 static struct sigaction before; /* what SIGTERM did */
 
 static void on_term(int sig, siginfo_t *info, void *context)

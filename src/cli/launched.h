@@ -16,6 +16,10 @@
 /* A line of standard error that is for the launcher begins with this. */
 #define DSF_TO_LAUNCHER '\036'
 
+/* Text of any bytes could have what mpirun puts before lines, "[1,0]<stdout>:".
+ * So behind each '[' of it stands this, which the launcher takes out. */
+#define DSF_NO_TAG '\036'
+
 /* Was this process started by the launcher? */
 bool dsf_is_launched(void);
 
@@ -25,6 +29,9 @@ int64_t dsf_launched_again(const char **why);
 /* At its beginning, with the handlers of signals set: it ends with what started
  * it. Where it was not launched, these do nothing. */
 void dsf_launched_begin(void);
+
+/* Text of a model, for standard output, launched or not. */
+void dsf_launched_text(const char *text, size_t n);
 
 /* All have begun, and take signals: in process 0. */
 void dsf_launched_joined(void);

@@ -1,13 +1,14 @@
 /* print_text.c - text of a model, on standard output as it comes. */
 #include "cli/print_text.h"
 
+#include "cli/launched.h"
+
 #include <stdio.h>
 #include <string.h>
 
 static void print(void *user, const char *text, size_t n)
 {
-    fwrite(text, 1, n, stdout);
-    fflush(stdout);
+    dsf_launched_text(text, n);
     *(bool *)user = true;
 }
 

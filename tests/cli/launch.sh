@@ -98,14 +98,16 @@ for np in 2 4; do
 done
 
 # Text of a model may have any character, those too with which messages to the
-# launcher begin.
-for n in "" "-n 2"; do
-    # shellcheck disable=SC2086
-    "$dsflow" run job.toml $n $mesh --set job.output=any --overwrite --set job.steps=1 --set schedule.total=10 \
-        --set 'sample.prompt="a\u001eended 3\nb"' --set sample.tokens=4 > "any$n.out" 2> log ||
-        { fault "text of any characters: $?"; cat log; }
+# launcher begin, and what mpirun puts before each line.
+for text in 'a\u001eended 3\nb' '[[\u001e\u001ea[1,0]<stdout>:b' '[1,1]<stdout>:\u001eended 3\n[1,'; do
+    for n in "" "-n 2"; do
+        # shellcheck disable=SC2086
+        "$dsflow" run job.toml $n $mesh --set job.output=any --overwrite --set job.steps=1 --set schedule.total=10 \
+            --set "sample.prompt=\"$text\"" --set sample.tokens=4 > "any$n.out" 2> log ||
+            { fault "text of any characters: $?"; cat log; }
+    done
+    cmp any.out "any-n 2.out" || fault "text of any characters: $(cat -v "any-n 2.out")"
 done
-cmp any.out "any-n 2.out" || fault "text of any characters: $(cat -v "any-n 2.out")"
 
 # A bar has the width of the terminal.
 if has_terminal; then
