@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-bool dsf_state_dict_which(const char *name, enum dsf_source_state *state)
+/* Which moment this is to torch; false: none that is kept here. */
+static bool is_moment(const char *name, enum dsf_source_state *state)
 {
     static const struct {
         const char *name;
@@ -22,6 +23,20 @@ bool dsf_state_dict_which(const char *name, enum dsf_source_state *state)
             *state = states[i].state;
             return true;
         }
+    return false;
+}
+
+bool dsf_state_dict_next(const struct dsf_torch_node *state, uint32_t *i,
+                         enum dsf_source_state *which,
+                         const struct dsf_torch_node **moment)
+{
+    while (state != NULL && state->kind == DSF_TORCH_DICT && *i < state->n) {
+        const struct dsf_torch_node *key = dsf_torch_key(state, *i);
+
+        *moment = dsf_torch_value(state, (*i)++);
+        if (key->kind == DSF_TORCH_STR && is_moment(key->str, which))
+            return true;
+    }
     return false;
 }
 

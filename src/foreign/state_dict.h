@@ -6,8 +6,11 @@
 #include "foreign/source.h"
 #include "torch/torch.h"
 
-/* Which moment this is to torch: "exp_avg"; false: none that is kept here. */
-bool dsf_state_dict_which(const char *name, enum dsf_source_state *state);
+/* The next moment in the state of a parameter, from its key *i on: "exp_avg",
+ * …; false: there are no more that are kept here. `state` may be NULL. */
+bool dsf_state_dict_next(const struct dsf_torch_node *state, uint32_t *i,
+                         enum dsf_source_state *which,
+                         const struct dsf_torch_node **moment);
 
 /* So many updates, a number or a tensor of one; where nothing has said yet. */
 void dsf_state_dict_step(struct dsf_source *s,

@@ -188,8 +188,10 @@ static int take_moments(struct dsf_source_tensor *t, struct trainer *x,
                         const struct dsf_torch_node *states, int64_t id,
                         struct dsflow_err *err)
 {
-    const struct dsf_torch_node *state = dsf_torch_find_int(states, id);
+    const struct dsf_torch_node *state = dsf_torch_find_int(states, id), *node;
+    enum dsf_source_state which;
     char has[200], wanted[200];
+    uint32_t i = 0;
 
     if (states->n == 0) /* as of SGD without momentum */
         return DSFLOW_OK;
@@ -197,14 +199,10 @@ static int take_moments(struct dsf_source_tensor *t, struct trainer *x,
         return dsf_torch_fail(x->optimizer, states, err,
                               "[%lld]: expected the moments of %s; %s",
                               (long long)id, t->name, with_flag);
-    for (uint32_t i = 0; i < state->n; i++) {
-        const struct dsf_torch_node *key = dsf_torch_key(state, i);
-        const struct dsf_torch_node *node = dsf_torch_value(state, i);
+    while (dsf_state_dict_next(state, &i, &which, &node)) {
         const struct dsf_torch_tensor *in;
-        enum dsf_source_state which;
 
-        if (key->kind != DSF_TORCH_STR || node->kind == DSF_TORCH_NONE ||
-            !dsf_state_dict_which(key->str, &which))
+        if (node->kind == DSF_TORCH_NONE)
             continue;
         if (dsf_torch_floats(x->optimizer, node, &in, err) < 0)
             return DSFLOW_EINVAL;

@@ -44,20 +44,16 @@ static int add(const struct shares *s, const struct dsf_source_tensor *t,
 {
     const struct dsf_torch_node *state =
         s->states == NULL ? NULL : dsf_torch_find_int(s->states, g);
+    const struct dsf_torch_node *moment;
     enum dsf_source_state which;
+    uint32_t i = 0;
     int status = dsf_pieces_add(s->z->source, t, DSF_SOURCE_WEIGHT, s->file,
                                 dsf_torch_item(s->groups, g), at, n, err);
 
-    for (uint32_t i = 0; state != NULL && state->kind == DSF_TORCH_DICT &&
-                         i < state->n && status == DSFLOW_OK;
-         i++) {
-        const struct dsf_torch_node *key = dsf_torch_key(state, i);
-
-        if (key->kind == DSF_TORCH_STR &&
-            dsf_state_dict_which(key->str, &which))
-            status = dsf_pieces_add(s->z->source, t, which, s->file,
-                                    dsf_torch_value(state, i), at, n, err);
-    }
+    while (status == DSFLOW_OK &&
+           dsf_state_dict_next(state, &i, &which, &moment))
+        status =
+            dsf_pieces_add(s->z->source, t, which, s->file, moment, at, n, err);
     if (status == DSFLOW_OK && s->states != NULL)
         dsf_state_dict_said(s->z->source, s->file, s->param_groups, state);
     return status;

@@ -116,7 +116,9 @@ static int add(const struct flat *f, size_t r, const char *name, int64_t at,
     const struct dsf_torch_node *node, *state = NULL, *groups = NULL;
     const struct dsf_source_tensor *t = dsf_pieces_tensor(f->z->source, name);
     const struct dsf_torch_tensor *masters;
+    const struct dsf_torch_node *moment;
     enum dsf_source_state which;
+    uint32_t i = 0;
     int status = DSFLOW_OK;
 
     if (dsf_zero_is_known(f->z, t))
@@ -132,16 +134,10 @@ static int add(const struct flat *f, size_t r, const char *name, int64_t at,
         status = find_moments(f, r, &state, &groups, err);
     if (status < 0)
         return status;
-    for (uint32_t i = 0; state != NULL && state->kind == DSF_TORCH_DICT &&
-                         i < state->n && status == DSFLOW_OK;
-         i++) {
-        const struct dsf_torch_node *key = dsf_torch_key(state, i);
-
-        if (key->kind == DSF_TORCH_STR &&
-            dsf_state_dict_which(key->str, &which))
-            status = add_moment(f, w, t, which, file, dsf_torch_value(state, i),
-                                masters->elems, at, n, err);
-    }
+    while (status == DSFLOW_OK &&
+           dsf_state_dict_next(state, &i, &which, &moment))
+        status = add_moment(f, w, t, which, file, moment, masters->elems, at, n,
+                            err);
     if (status == DSFLOW_OK)
         dsf_state_dict_said(f->z->source, file, groups, state);
     return status;

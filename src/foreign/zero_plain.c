@@ -195,19 +195,15 @@ static int add_moments(const struct params *p, const char *name,
 {
     struct dsf_zero_source *z = p->z;
     const struct dsf_source_tensor *t = dsf_source_find(z->source, name);
+    const struct dsf_torch_node *moment;
     enum dsf_source_state which;
+    uint32_t i = 0;
     int status = DSFLOW_OK;
 
-    for (uint32_t i = 0; state != NULL && state->kind == DSF_TORCH_DICT &&
-                         i < state->n && status == DSFLOW_OK;
-         i++) {
-        const struct dsf_torch_node *key = dsf_torch_key(state, i);
-
-        if (key->kind == DSF_TORCH_STR &&
-            dsf_state_dict_which(key->str, &which))
-            status = dsf_pieces_add(z->source, t, which, z->model,
-                                    dsf_torch_value(state, i), at, n, err);
-    }
+    while (status == DSFLOW_OK &&
+           dsf_state_dict_next(state, &i, &which, &moment))
+        status =
+            dsf_pieces_add(z->source, t, which, z->model, moment, at, n, err);
     return status;
 }
 
