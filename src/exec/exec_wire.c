@@ -2,6 +2,7 @@
 #include "exec/exec_direct.h"
 
 #include "base/alloc.h"
+#include "base/awaited.h"
 #include "base/units.h"
 #include "codelets/messages.h"
 
@@ -213,35 +214,17 @@ void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
             exec->wire->post(exec->wire, &p->messages[i]);
 }
 
-struct now {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool ended;
-};
-
 static void wake(void *user)
 {
-    struct now *now = user;
-
-    pthread_mutex_lock(&now->lock);
-    now->ended = true;
-    pthread_cond_signal(&now->changed);
-    pthread_mutex_unlock(&now->lock);
+    dsf_awaited_end(user);
 }
 
 void dsf_exec_wire_run(const struct dsf_exec_call *call)
 {
-    struct now now = { .ended = false };
+    struct dsf_awaited end = DSF_AWAITED;
 
-    pthread_mutex_init(&now.lock, NULL);
-    pthread_cond_init(&now.changed, NULL);
-    dsf_exec_wire_begin(call, wake, &now);
-    pthread_mutex_lock(&now.lock);
-    while (!now.ended)
-        pthread_cond_wait(&now.changed, &now.lock);
-    pthread_mutex_unlock(&now.lock);
-    pthread_cond_destroy(&now.changed);
-    pthread_mutex_destroy(&now.lock);
+    dsf_exec_wire_begin(call, wake, &end);
+    dsf_awaited_wait(&end);
 }
 
 void dsf_exec_wire_lanes(const struct dsflow_exec *exec,

@@ -2,6 +2,7 @@
 #include "io/io_private.h"
 
 #include "base/alloc.h"
+#include "base/awaited.h"
 #include "base/units.h"
 
 #include <stdlib.h>
@@ -138,40 +139,24 @@ void dsf_io_submit(struct dsf_io *io, struct dsf_io_request *r)
     dsf_io_engine_wake(io);
 }
 
-/* Who waits for a request. */
-struct waiter {
-    pthread_mutex_t lock;
-    pthread_cond_t over;
-    bool is_over;
-};
-
 static void tell(struct dsf_io_request *r)
 {
-    struct waiter *w = r->user;
-
-    pthread_mutex_lock(&w->lock);
-    w->is_over = true;
-    pthread_cond_signal(&w->over);
-    pthread_mutex_unlock(&w->lock);
+    dsf_awaited_end(r->user);
 }
 
 static int transfer(struct dsf_io *io, enum dsf_io_op op, void *memory,
                     int64_t offset, size_t bytes, struct dsflow_err *err)
 {
-    struct waiter w = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER,
-                        false };
+    struct dsf_awaited end = DSF_AWAITED;
     struct dsf_io_request r = { .op = op,
                                 .memory = memory,
                                 .offset = offset,
                                 .bytes = bytes,
                                 .done = tell,
-                                .user = &w };
+                                .user = &end };
 
     dsf_io_submit(io, &r);
-    pthread_mutex_lock(&w.lock);
-    while (!w.is_over)
-        pthread_cond_wait(&w.over, &w.lock);
-    pthread_mutex_unlock(&w.lock);
+    dsf_awaited_wait(&end);
     if (r.status < 0 && err != NULL)
         *err = r.err;
     return r.status;
