@@ -2,12 +2,12 @@
 #include "codelets/codelets.h"
 
 #include "codelets/trials.h"
-#include "kernels/narrow.h"
+#include "codelets/update.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { CONTROL, GRAD, RATIO = GRAD, PARAM, M, V, SUMS, COPY = SUMS };
+enum { RATIO = GRAD, SUMS = V + 1, COPY = SUMS };
 
 /* So many numbers at a time: what is computed of them stays in the cache, and
  * the sum of their squares is one of dsf_square_sum, on GPUs too. */
@@ -28,31 +28,6 @@ static struct dsf_lamb_step step_of(const struct dsflow_call *call,
         .eps = a->eps,
         .decay = t->decays ? a->weight_decay : 0,
     };
-}
-
-static float *part(const struct dsflow_call *call, unsigned i, int64_t from)
-{
-    const struct dsf_update_args *a = call->args;
-
-    if (i == PARAM)
-        from += a->at.param_at;
-    if (i == M)
-        from += a->m_at;
-    return (float *)call->bufs[i].ptr + from;
-}
-
-/* The gradient from element `from` on: where it is, or widened to `wide`. */
-static const float *gradient(const struct dsflow_call *call, int64_t from,
-                             float *wide, size_t n)
-{
-    const struct dsf_update_args *a = call->args;
-    const struct dsflow_buf *grad = &call->bufs[GRAD];
-
-    from += a->at.grad_at;
-    if (!dsf_is_narrow(grad->dtype))
-        return (const float *)grad->ptr + from;
-    dsf_narrow(grad->dtype)->widen((const uint16_t *)grad->ptr + from, wide, n);
-    return wide;
 }
 
 static int64_t least(int64_t a, int64_t b)

@@ -4,26 +4,15 @@
 #include "codelets/codelets.h"
 
 #include "codelets/trials.h"
-#include "kernels/narrow.h"
+#include "codelets/update.h"
 #include "tasks/muon.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { CONTROL, GRAD, PARAM, M, V, COPY };
+enum { COPY = V + 1 };
 
 enum { WIDENED = 2048 };
-
-static float *part(const struct dsflow_call *call, unsigned i, int64_t from)
-{
-    const struct dsf_update_args *a = call->args;
-
-    if (i == PARAM)
-        from += a->at.param_at;
-    else if (i == V)
-        from -= a->v_at;
-    return (float *)call->bufs[i].ptr + from;
-}
 
 static uint16_t *copy_of(const struct dsflow_call *call, int64_t from)
 {
@@ -31,20 +20,6 @@ static uint16_t *copy_of(const struct dsflow_call *call, int64_t from)
 
     return a->copies ? (uint16_t *)call->bufs[COPY].ptr + a->copy_at + from
                      : NULL;
-}
-
-/* The gradient from element `from` on: where it is, or widened to `wide`. */
-static const float *gradient(const struct dsflow_call *call, int64_t from,
-                             float *wide, size_t n)
-{
-    const struct dsf_update_args *a = call->args;
-    const struct dsflow_buf *grad = &call->bufs[GRAD];
-
-    from += a->at.grad_at;
-    if (!dsf_is_narrow(grad->dtype))
-        return (const float *)grad->ptr + from;
-    dsf_narrow(grad->dtype)->widen((const uint16_t *)grad->ptr + from, wide, n);
-    return wide;
 }
 
 /* --- AdamW ---------------------------------------------------------------- */

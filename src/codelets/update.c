@@ -2,13 +2,11 @@
 #include "codelets/codelets.h"
 
 #include "codelets/trials.h"
-#include "kernels/narrow.h"
+#include "codelets/update.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
-
-enum { CONTROL, GRAD, PARAM, M, V };
 
 /* From element `from` of this shard on, in the copy; NULL: there is none. */
 static uint16_t *copy_of(const struct dsflow_call *call, int64_t from)
@@ -25,18 +23,6 @@ static const struct dsf_narrow_loops *loops_of(const struct dsflow_call *call)
     return dsf_narrow(call->bufs[call->nbufs - 1].dtype);
 }
 
-/* From element `from` of this shard on, in port `i`. */
-static float *part(const struct dsflow_call *call, unsigned i, int64_t from)
-{
-    const struct dsf_update_args *a = call->args;
-
-    if (i == PARAM)
-        from += a->at.param_at;
-    if (i == M)
-        from += a->m_at;
-    return (float *)call->bufs[i].ptr + from;
-}
-
 /* Update elements from .. to; `grad`: the gradient from `from` on. */
 typedef void update_fn(const struct dsflow_call *call, float weight_decay,
                        const float *grad, int64_t from, int64_t to);
@@ -48,21 +34,14 @@ enum { WIDENED = 2048 };
 static void some(const struct dsflow_call *call, update_fn *update,
                  float weight_decay, int64_t from, int64_t to)
 {
-    const struct dsf_update_args *a = call->args;
-    const struct dsflow_buf *grad = &call->bufs[GRAD];
+    const int64_t most =
+        dsf_is_narrow(call->bufs[GRAD].dtype) ? WIDENED : to - from;
     float wide[WIDENED];
 
-    if (!dsf_is_narrow(grad->dtype)) {
-        update(call, weight_decay,
-               (const float *)grad->ptr + a->at.grad_at + from, from, to);
-        return;
-    }
     for (int64_t next; from < to; from = next) {
-        next = to - from < WIDENED ? to : from + WIDENED;
-        dsf_narrow(grad->dtype)
-            ->widen((const uint16_t *)grad->ptr + a->at.grad_at + from, wide,
-                    (size_t)(next - from));
-        update(call, weight_decay, wide, from, next);
+        next = to - from < most ? to : from + most;
+        update(call, weight_decay,
+               gradient(call, from, wide, (size_t)(next - from)), from, next);
     }
 }
 
