@@ -46,6 +46,7 @@ static struct {
     int rank, far; /* this process; how many of n are of other machines */
     double unrung; /* of 16 that ended of late, those for which no bell rang */
     double looked; /* when it began to look the last time but this one */
+    double rang;   /* when a bell ended its sleep the last time */
 } mpi;
 
 /* That of dsf_now. */
@@ -86,9 +87,12 @@ static void end(struct dsf_message *m)
     if (m->status < 0)
         m->unsent = 0;
     /* Nobody says when it was sent. It had not come when MPI was looked at
-     * before, where what comes is mostly copied. */
+     * before, where what comes is mostly copied, nor before the bell rang, if
+     * there is one. */
     if (!m->out && m->start < mpi.looked)
         m->start = mpi.looked;
+    if (!m->out && m->start < mpi.rang && dsf_bells_reach(m->process))
+        m->start = mpi.rang;
     m->done(m);
 }
 
@@ -245,6 +249,8 @@ static void *work(void *arg)
         pause = any || heard != before ? LEAST_PAUSE : longer(pause);
         if (!any)
             dsf_bells_wait(heard, mpi.n > 0 ? pause : 0);
+        if (!any && dsf_bells_heard() != heard)
+            mpi.rang = now();
     }
     return NULL;
 }
