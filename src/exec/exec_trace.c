@@ -132,7 +132,13 @@ void dsf_exec_time_tasks(struct dsflow_exec *exec, double *seconds)
 
 bool dsf_exec_sends(const struct dsflow_exec *exec, unsigned lane)
 {
-    return exec->spread != NULL && dsf_spread_sends(exec->spread, lane);
+    return exec->spread != NULL && dsf_spread_carries(exec->spread, lane, true);
+}
+
+bool dsf_exec_receives(const struct dsflow_exec *exec, unsigned lane)
+{
+    return exec->spread != NULL &&
+           dsf_spread_carries(exec->spread, lane, false);
 }
 
 double dsf_exec_clocks_within(const struct dsflow_exec *exec)

@@ -17,6 +17,10 @@ void dsf_exec_lanes(const struct dsflow_exec *exec,
  * it could go until it had, and of the rank that it went to. */
 bool dsf_exec_sends(const struct dsflow_exec *exec, unsigned lane);
 
+/* Is what comes from them? A transfer on it is of data that a task makes of it.
+ */
+bool dsf_exec_receives(const struct dsflow_exec *exec, unsigned lane);
+
 /* Appends what has ended since the last call, in any order, and forgets it.
  * Times are seconds since dsf_exec_began. Every worker has room for a few
  * steps; what came when there was no more room is counted, not kept: returns

@@ -287,12 +287,13 @@ void dsf_spread_lanes(const struct dsflow_exec *exec,
     free(about);
 }
 
-bool dsf_spread_sends(const struct dsf_spread *s, unsigned lane)
+bool dsf_spread_carries(const struct dsf_spread *s, unsigned lane, bool out)
 {
     for (int32_t p = 0; s->others != NULL && p < s->wire->nprocesses; p++) {
         const struct dsf_spread_others *o = &s->others[p];
 
-        if (o->known && o->sends < o->nlanes && o->lanes[o->sends] == lane)
+        if (o->known && o->sends < o->nlanes &&
+            o->lanes[out ? o->sends : o->sends - 1] == lane)
             return true;
     }
     return false;

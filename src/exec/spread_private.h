@@ -81,7 +81,7 @@ int dsf_spread_answer(struct dsf_wire *wire, int32_t to, int status,
  * answer. */
 void dsf_spread_lanes(const struct dsflow_exec *exec,
                       struct dsf_timeline *timeline);
-bool dsf_spread_sends(const struct dsf_spread *s, unsigned lane);
+bool dsf_spread_carries(const struct dsf_spread *s, unsigned lane, bool out);
 void dsf_spread_forget(struct dsf_spread *s);
 int dsf_spread_tell_lanes(struct dsflow_exec *exec,
                           const struct dsf_graph_part *part,

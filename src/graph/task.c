@@ -97,6 +97,15 @@ unsigned dsf_task_index(const struct dsflow_task_spec *t, unsigned i)
     return t->without == 0 ? i : dsflow_task_port(t, i);
 }
 
+unsigned dsf_task_makes(const struct dsflow_task_spec *t)
+{
+    unsigned i = 0;
+
+    while (i + 1 < t->ndata && !(dsflow_task_access(t, i) & DSFLOW_W))
+        i++;
+    return i;
+}
+
 int dsf_task_unit_port(const struct dsflow_graph *g,
                        const struct dsflow_task_spec *t)
 {

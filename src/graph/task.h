@@ -65,6 +65,9 @@ unsigned dsf_task_index(const struct dsflow_task_spec *t, unsigned i);
 int dsf_task_unit_port(const struct dsflow_graph *g,
                        const struct dsflow_task_spec *t);
 
+/* Which of its data a task makes: the first that it writes. */
+unsigned dsf_task_makes(const struct dsflow_task_spec *t);
+
 /* Bytes that the task reads of port `i` where it is on another rank: what it
  * moves between ranks. */
 double dsf_task_moves(const struct dsflow_graph *g,

@@ -16,15 +16,6 @@
 #include "policies/processes.h"
 #include "tasks/tasks.h"
 
-unsigned dsf_apart_made_by(const struct dsflow_task_spec *t)
-{
-    unsigned i = 0;
-
-    while (i + 1 < t->ndata && !(dsflow_task_access(t, i) & DSFLOW_W))
-        i++;
-    return i;
-}
-
 /* Does it take some heads out of rows that have all? They are put together
  * before they go. */
 static bool takes_heads(const struct dsflow_task_spec *t)
@@ -64,7 +55,7 @@ static bool is_direct(const struct apart *a, const struct dsflow_task_spec *t,
     const struct dsflow_data_spec *from = dsf_apart_data(a, t, i);
 
     return a->all->direct && from->tier == DSFLOW_DEVICE &&
-           dsf_apart_data(a, t, dsf_apart_made_by(t))->tier == DSFLOW_DEVICE &&
+           dsf_apart_data(a, t, dsf_task_makes(t))->tier == DSFLOW_DEVICE &&
            t->op != &dsf_op_sum && !takes_heads(t) &&
            !(t->op == &dsf_op_send && from->role == DSFLOW_BUFFERS);
 }

@@ -43,9 +43,6 @@ static inline int32_t dsf_apart_home(const struct apart *a,
     return dsf_process_of(a->all, dsf_apart_data(a, t, i)->home);
 }
 
-/* process_messages.c: what a task makes, of its data. */
-unsigned dsf_apart_made_by(const struct dsflow_task_spec *t);
-
 /* The data[i] of a task of another process goes there; what comes of one of
  * this process has the next number. */
 void dsf_apart_send(struct apart *a, const struct dsflow_task_spec *t,

@@ -153,7 +153,7 @@ static void find_moved(const struct apart *a, struct dsf_graph_part *part)
                 a->rw.in, dsf_nth_data(part->graph, t->data[0].i)->name, &in)) {
             const struct dsflow_task_spec *is = dsf_nth_task(a->rw.in, of);
 
-            in = is->data[dsf_apart_made_by(is)];
+            in = is->data[dsf_task_makes(is)];
         }
         part->moved[i] = a->rw.copy[in.i].i;
     }

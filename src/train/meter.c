@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "exec/exec_trace.h"
-#include "timeline/critical.h"
 #include "timeline/hidden.h"
 #include "plan/programs.h"
 
@@ -16,19 +15,15 @@
 static void find_programs(struct dsf_meter *m)
 {
     unsigned n = dsflow_graph_nprograms(m->graph);
+    bool *counts = dsf_xcalloc(n, sizeof(*counts));
 
     m->programs = dsf_xcalloc(n, sizeof(*m->programs));
-    for (unsigned i = 0; i < n; i++) {
-        struct dsf_meter_program *p = &m->programs[i];
-        dsflow_program program = (dsflow_program)i;
-
-        p->counts = dsf_plan_runs_in_steps(
-            m->plan, dsflow_graph_program(m->graph, program));
-        if (!p->counts)
-            continue;
-        p->ntasks = dsflow_graph_program_tasks(m->graph, program, &p->first);
-        dsf_succs_init(&p->edges, m->graph, p->first, p->ntasks, true);
-    }
+    m->paths = dsf_xcalloc(n, sizeof(*m->paths));
+    for (unsigned i = 0; i < n; i++)
+        m->programs[i].counts = counts[i] = dsf_plan_runs_in_steps(
+            m->plan, dsflow_graph_program(m->graph, (dsflow_program)i));
+    dsf_step_paths_init(m->paths, counts, &m->processes, m->graph);
+    free(counts);
 }
 
 void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
@@ -36,12 +31,15 @@ void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
                     int64_t done, bool duplex)
 {
     size_t n = (size_t)dsflow_graph_ntasks(graph) + 1;
+    size_t ndata = (size_t)dsflow_graph_ndata(graph) + 1;
 
     *m = (struct dsf_meter){ .exec = exec,
                              .plan = plan,
                              .graph = graph,
                              .done = done,
                              .duplex = duplex };
+    m->processes = dsf_processes_of(plan->machine, plan->nranks);
+    m->sent.nprocesses = (unsigned)m->processes.n;
     find_programs(m);
     dsf_exec_lanes(exec, &m->lanes);
     m->seconds = dsf_xcalloc(n, sizeof(*m->seconds));
@@ -52,24 +50,29 @@ void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
     while (m->disk > 0 && m->lanes.lanes[m->disk - 1].kind == DSF_LANE_DISK)
         m->disk--;
     m->disks = m->disk < m->lanes.nlanes;
-    m->processes = dsf_processes_of(plan->machine, plan->nranks);
-    m->sent.nprocesses = (unsigned)m->processes.n;
+    if (m->processes.n < 2)
+        return;
+    m->came = dsf_xcalloc(ndata, sizeof(*m->came));
+    m->ncame = dsf_xcalloc(ndata, sizeof(*m->ncame));
 }
 
 void dsf_meter_fini(struct dsf_meter *m)
 {
+    unsigned n = m->programs != NULL ? dsflow_graph_nprograms(m->graph) : 0;
+
     dsf_trace_close(m->file, false, NULL);
-    for (unsigned i = 0;
-         m->programs != NULL && i < dsflow_graph_nprograms(m->graph); i++) {
-        dsf_succs_fini(&m->programs[i].edges);
+    for (unsigned i = 0; i < n; i++)
         free(m->programs[i].step);
-    }
+    dsf_step_paths_fini(m->paths, n);
     free(m->programs);
+    free(m->paths);
     dsf_timeline_fini(&m->lanes);
     dsf_timeline_fini(&m->drained);
     dsf_timeline_fini(&m->kept);
     free(m->seconds);
     free(m->ran);
+    free(m->came);
+    free(m->ncame);
     dsf_load_fini(&m->load);
     dsf_teams_fini(&m->teams);
     dsf_io_meter_fini(&m->io);
@@ -153,20 +156,34 @@ static void keep_sent(struct dsf_meter *m)
     }
 }
 
-/* What each task takes. Its first execution touches its memory for the first
- * time, and says nothing about the others. */
-static void learn(struct dsf_meter *m)
+static void smooth(double *seconds, uint32_t *times, const struct dsf_span *s)
 {
     enum { WINDOW = 16 };
+    const uint32_t n = *times < WINDOW ? ++*times : WINDOW;
 
+    *seconds += (s->end - s->start - *seconds) / n;
+}
+
+/* Does a task compute with what came? */
+static bool is_come(const struct dsf_meter *m, const struct dsf_span *s)
+{
+    return m->came != NULL && s->kind == DSF_SPAN_TRANSFER &&
+           s->program < dsflow_graph_nprograms(m->graph) &&
+           m->programs[s->program].counts &&
+           dsf_exec_receives(m->exec, s->lane);
+}
+
+/* What each task takes, and what comes for it. Its first execution touches its
+ * memory for the first time, and says nothing about the others. */
+static void learn(struct dsf_meter *m)
+{
     for (size_t i = m->carried; i < m->drained.n; i++) {
         const struct dsf_span *s = &m->drained.v[i];
 
-        if (s->kind == DSF_SPAN_TASK && s->step > 0) {
-            uint32_t n = m->ran[s->what] < WINDOW ? ++m->ran[s->what] : WINDOW;
-
-            m->seconds[s->what] += (s->end - s->start - m->seconds[s->what]) / n;
-        }
+        if (s->kind == DSF_SPAN_TASK && s->step > 0)
+            smooth(&m->seconds[s->what], &m->ran[s->what], s);
+        else if (s->step > 0 && is_come(m, s))
+            smooth(&m->came[s->what], &m->ncame[s->what], s);
     }
 }
 
@@ -246,13 +263,13 @@ static void add_up(struct dsf_meter *m, double from, double to)
 static void find_critical(const struct dsf_meter *m,
                           struct dsf_meter_program *p)
 {
-    enum { SHARE = 1000, MIDDLE = 1 };
+    enum { SHARE = 1000 };
     double now = dsf_now();
 
     if (p->critical > 0 && now - p->searched < SHARE * p->search)
         return;
-    p->critical = dsf_critical(&p->edges, m->seconds + p->first, p->ntasks,
-                               MIDDLE, NULL, NULL);
+    p->critical =
+        dsf_step_path_seconds(&m->paths[p - m->programs], m->seconds, m->came);
     p->searched = now;
     p->search = dsf_now() - now;
 }

@@ -3,7 +3,6 @@
 #ifndef DSF_TRAIN_METER_H
 #define DSF_TRAIN_METER_H
 
-#include "graph/succs.h"
 #include "plan/division.h"
 #include "timeline/bound.h"
 #include "timeline/shares.h"
@@ -11,12 +10,11 @@
 #include "train/io_meter.h"
 #include "train/metrics.h"
 #include "train/session.h"
+#include "train/step_path.h"
 
 /* A program that runs in steps. */
 struct dsf_meter_program {
-    bool counts;            /* it is one; else the rest is 0 */
-    struct dsf_succs edges; /* of its tasks */
-    uint32_t first, ntasks;
+    bool counts;     /* it is one; else the rest is 0 */
     double critical; /* critical path of one of its steps; 0: not known yet */
     double search;   /* seconds that finding it took */
     double searched; /* when */
@@ -34,12 +32,15 @@ struct dsf_meter {
     int64_t done;  /* steps before the first one of this executor */
     int64_t known; /* steps whose program is noted in step[] */
     struct dsf_meter_program *programs; /* by program of the graph */
+    struct dsf_step_path *paths;        /* likewise */
     struct dsf_timeline lanes;   /* no spans */
     struct dsf_timeline drained; /* those that ended after the step before, … */
     size_t carried;              /* … of which so many were seen by then */
 
     double *seconds;   /* by task: what it takes, smoothed */
     uint32_t *ran;     /* by task: how often it was measured */
+    double *came; /* by data: the same of messages that a task makes it … */
+    uint32_t *ncame; /* … of; NULL: there is one process */
     struct dsf_teams teams;
     struct dsf_load load; /* of the step */
     struct dsf_shares did; /* likewise */
