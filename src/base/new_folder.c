@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,6 +18,15 @@ static int fail(const char *folder, struct dsflow_err *err)
 {
     return dsflow_fail(err, DSFLOW_EINVAL,
                        "%s: %m: expected a new or empty folder", folder);
+}
+
+/* A folder that is begun beside "." or "x/.." cannot take that name. */
+static bool is_name(const char *folder)
+{
+    const char *slash = strrchr(folder, '/');
+    const char *last = slash != NULL ? slash + 1 : folder;
+
+    return last[0] != '\0' && strcmp(last, ".") != 0 && strcmp(last, "..") != 0;
 }
 
 /* Can a folder be given this name? What is there counts, and not what a link
@@ -29,13 +39,19 @@ static int check_name(const char *folder, struct dsflow_err *err)
     int names = 0; /* "." and ".." among them */
 
     if (dir == NULL)
-        return errno == ENOENT && folder[0] != '\0' ? DSFLOW_OK
-                                                    : fail(folder, err);
+        return errno == ENOENT && is_name(folder) ? DSFLOW_OK
+                                                  : fail(folder, err);
     while ((e = readdir(dir)) != NULL)
         names++;
     closedir(dir);
     errno = ENOTEMPTY;
-    return names > 2 ? fail(folder, err) : DSFLOW_OK;
+    if (names > 2)
+        return fail(folder, err);
+    return is_name(folder)
+               ? DSFLOW_OK
+               : dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s: expected the name of a new or empty folder",
+                             folder);
 }
 
 int dsf_new_folder_open(const char *folder, char **beside,

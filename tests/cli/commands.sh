@@ -142,6 +142,12 @@ expect 0 "step 10" checkpoint export run hf
 [ -s hf/model.safetensors ] && [ -s hf/config.json ] || fault "export: $(ls hf)"
 expect 2 "expected a new or empty folder" checkpoint export run hf
 # Known before anything is read, and nothing is tried beside it.
+mkdir bare
+for folder in bare/. bare/./ bare/../bare/.; do
+    expect 2 "dsflow: ${folder%/}: expected the name of a new or empty folder" \
+        checkpoint export job.toml "$folder" --set job.output=none
+done
+rmdir bare || fault "an export that was refused leaves $(ls -A bare)"
 expect 2 "hf: Directory not empty" checkpoint export job.toml hf --set job.output=none
 [ "$(echo hf*)" = hf ] || fault "an export that was refused leaves $(echo hf*)"
 a=$("$dsflow" eval run 2> /dev/null | head -n 1)
