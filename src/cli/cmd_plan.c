@@ -10,8 +10,11 @@
 #include "train/record.h"
 #include "train/traced.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* What the graph weighs and takes, and then whether it fits. */
 static int report_on(struct dsf_planned *p, struct dsf_plan_facts *facts,
@@ -148,6 +151,24 @@ static int show_layout(const struct dsf_cli_args *args, struct dsflow_err *err)
     return status;
 }
 
+/* Can there be such a file? Of what is no file nobody knows before. */
+static int check_trace(const char *path, struct dsflow_err *err)
+{
+    struct stat st;
+    bool is_new = lstat(path, &st) < 0;
+    int fd;
+
+    if (!is_new && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return DSFLOW_OK;
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
+    close(fd);
+    if (is_new)
+        unlink(path);
+    return DSFLOW_OK;
+}
+
 static int plan(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     const char *trace = dsf_flag_value(args, "trace");
@@ -159,6 +180,8 @@ static int plan(const struct dsf_cli_args *args, struct dsflow_err *err)
 
     if (status == DSFLOW_OK && dsf_flag_value(args, "layout") != NULL)
         return show_layout(args, err);
+    if (status == DSFLOW_OK && trace != NULL)
+        status = check_trace(trace, err);
     if (status == DSFLOW_OK)
         status = make(&p, args, &m, err);
     if (status == DSFLOW_OK)

@@ -83,6 +83,11 @@ expect 0 "attention.forward" plan job.toml
 expect 2 "dsflow: report: expected: dsflow report (dsflow help report)" report x
 expect 2 "dsflow: file/x: Not a directory" plan job.toml --trace file/x
 expect 2 "dsflow: none/x: No such file or directory" plan job.toml --trace none/x
+expect 2 "dsflow: .: Is a directory" plan job.toml --trace .
+[ -s out ] && fault "a plan whose trace cannot be written is printed"
+rm -f t.dsflow
+expect 2 "none: No such file" plan none --trace t.dsflow
+[ ! -e t.dsflow ] || fault "a trace of no plan is left"
 expect 0 "" plan job.toml --trace t.dsflow
 # Without room nothing is left of it.
 (ulimit -f 1 && exec "$dsflow" plan job.toml --trace full.dsflow) > /dev/null 2> log
