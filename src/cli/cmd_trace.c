@@ -32,6 +32,30 @@ static bool wants_view(const struct dsf_cli_args *args)
     return wants;
 }
 
+/* Of what is for standard output, one thing is; of what is said twice, the last
+ * counts. */
+static int check_output(const struct dsf_cli_args *args, struct dsflow_err *err)
+{
+    const char *before = dsf_flag_value(args, "json") != NULL      ? "json"
+                         : dsf_flag_value(args, "summary") != NULL ? "summary"
+                                                                   : NULL;
+
+    for (unsigned i = 0; dsf_trace_forms[i].name != NULL; i++) {
+        const char *name = dsf_trace_forms[i].name;
+        const char *path = dsf_flag_value(args, name);
+
+        if (path == NULL || strcmp(path, "-") != 0)
+            continue;
+        if (before != NULL)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "trace: --%s - and --%s: expected one of them "
+                               "on standard output",
+                               name, before);
+        before = name;
+    }
+    return DSFLOW_OK;
+}
+
 static int write_outputs(const struct dsf_cli_args *args,
                          const struct dsf_trace *trace, unsigned *written,
                          struct dsflow_err *err)
@@ -82,6 +106,9 @@ static int trace(const struct dsf_cli_args *args, struct dsflow_err *err)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "trace: --steps: expected --paje, --chrome, --dot "
                            "or --svg beside it");
+    status = check_output(args, err);
+    if (status < 0)
+        return status;
     status = dsf_trace_find(args->words[0], &file, err);
     if (status < 0)
         return status;

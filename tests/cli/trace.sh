@@ -193,6 +193,10 @@ head -c 20000 sim-1.dsflow > damaged.dsflow
 says "damaged" trace damaged.dsflow
 says "expected steps from 1 to 3" trace sim-1.dsflow --steps 9 --svg -
 says "expected A or A:B" trace sim-1.dsflow --steps one --svg -
+for both in "--paje - --svg -" "--svg - --json" "--chrome - --summary"; do
+    # shellcheck disable=SC2086
+    says "expected one of them on standard output" trace sim-1.dsflow $both
+done
 says "trace: --steps: expected --paje, --chrome, --dot or --svg beside it" trace sim-1.dsflow --steps 2 --summary
 "$dsflow" trace sim-1.dsflow --paje /dev/full 2> err && fault "a full disk"
 grep -q "cannot be written" err || fault "a full disk: $(cat err)"
