@@ -8,7 +8,7 @@
 # sanitizers out, =yes runs them even when the first round was slow.
 . "$(dirname "$0")/setup.sh"
 
-round_limit=750 # seconds after which no other round is started: they take 1.4 times as long
+round_limit=500 # seconds after which no other round is started: they take 2.5 times as long
 
 failed_builds=0
 
