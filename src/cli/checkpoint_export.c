@@ -117,19 +117,19 @@ static int export_hf(const struct dsf_session *s,
     int status = read_prune(args, &s->model, layers, &prune, err);
 
     spec.prune = is_pruned(args) ? &prune : NULL;
-    if (status == DSFLOW_OK && (prune.heads != s->model.dims.heads ||
-                                prune.ffn_width != s->model.dims.ffn))
-        status = dsf_second_moments_open(s, step, &prune.moments, err);
     if (status == DSFLOW_OK)
         status = dsf_params_open(s, step, &params, &from, err);
+    if (status == DSFLOW_OK && (prune.heads != s->model.dims.heads ||
+                                prune.ffn_width != s->model.dims.ffn))
+        status = dsf_second_moments_open(s, params, &prune.moments, err);
     if (status == DSFLOW_OK) {
         spec.updates = dsf_params_updates(params);
         spec.user = params;
         dsf_notice("writing %.250s", spec.folder);
         status = dsf_export(s, &spec, err);
     }
-    dsf_params_close(params);
     dsf_second_moments_close(prune.moments);
+    dsf_params_close(params);
     if (status < 0)
         return status;
     if (from == DSF_START)

@@ -20,7 +20,8 @@ struct dsf_params {
     struct dsf_st_file *checkpoint; /* of this run, or of the one that it
                                        starts from; NULL: … */
     struct dsf_hf *hf;              /* … from here; NULL: at random */
-    int64_t updates;                /* that made them */
+    char *folder;    /* of the checkpoint, where it is of this run */
+    int64_t updates; /* that made them */
 };
 
 /* A key of the model that is another than in the checkpoint. */
@@ -128,7 +129,7 @@ static int open_checkpoint(struct dsf_params *p, int64_t step, int64_t *from,
     }
     if (status == DSFLOW_OK && folder != NULL)
         status = read_updates(p, folder, meta.step, err);
-    free(folder);
+    p->folder = folder;
     return status;
 }
 
@@ -175,7 +176,13 @@ void dsf_params_close(struct dsf_params *p)
         return;
     dsf_st_close(p->checkpoint);
     dsf_hf_close(p->hf);
+    free(p->folder);
     free(p);
+}
+
+const char *dsf_params_folder(const struct dsf_params *p)
+{
+    return p->folder;
 }
 
 int64_t dsf_params_updates(const struct dsf_params *p)

@@ -26,6 +26,9 @@ int dsf_params_open(const struct dsf_session *s, int64_t step,
                     struct dsflow_err *err);
 void dsf_params_close(struct dsf_params *params); /* NULL is fine */
 
+/* The checkpoint of this run that has them; NULL where they are of none. */
+const char *dsf_params_folder(const struct dsf_params *params);
+
 /* How many updates made them; 0 where they are of no checkpoint. */
 int64_t dsf_params_updates(const struct dsf_params *params);
 

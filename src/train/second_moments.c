@@ -3,13 +3,12 @@
 #include "train/second_moments.h"
 
 #include "base/alloc.h"
-#include "train/params.h"
 
 #include <stdlib.h>
 
 struct dsf_second_moments {
     const struct dsf_session *s;
-    char *folder;
+    const char *folder;
     struct dsf_st_file *states;
 };
 
@@ -48,18 +47,17 @@ static bool is_asked_for(const struct dsf_unit *unit)
            unit->segment == &dsf_segment_mlp;
 }
 
-int dsf_second_moments_open(const struct dsf_session *s, int64_t step,
+int dsf_second_moments_open(const struct dsf_session *s,
+                            const struct dsf_params *params,
                             struct dsf_second_moments **out,
                             struct dsflow_err *err)
 {
     struct dsf_second_moments *m = dsf_xcalloc(1, sizeof(*m));
-    struct dsf_ckpt_meta meta;
     int status = DSFLOW_OK;
 
     m->s = s;
-    if (step == DSF_LATEST || step > 0)
-        status = dsf_params_find(s, step, &m->folder, &meta, err);
-    if (status == DSFLOW_OK && m->folder == NULL)
+    m->folder = dsf_params_folder(params);
+    if (m->folder == NULL)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "the model has not been trained here: expected a "
                              "run, whose optimizer knows which heads and inner "
@@ -84,7 +82,6 @@ void dsf_second_moments_close(struct dsf_second_moments *m)
     if (m == NULL)
         return;
     dsf_st_close(m->states);
-    free(m->folder);
     free(m);
 }
 

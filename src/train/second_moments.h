@@ -3,14 +3,15 @@
 #ifndef DSF_TRAIN_SECOND_MOMENTS_H
 #define DSF_TRAIN_SECOND_MOMENTS_H
 
-#include "train/session.h"
+#include "train/params.h"
 
 struct dsf_second_moments; /* opaque */
 
-/* Those of the checkpoint of `step`, or DSF_LATEST. The session is borrowed.
- * Errors: there is no checkpoint; the optimizer keeps none of the weights
- * behind heads and inner columns. */
-int dsf_second_moments_open(const struct dsf_session *s, int64_t step,
+/* Those beside the parameters, which must be of a checkpoint of this run. Both
+ * are borrowed. Errors: they are of none; the optimizer keeps none of the
+ * weights behind heads and inner columns. */
+int dsf_second_moments_open(const struct dsf_session *s,
+                            const struct dsf_params *params,
                             struct dsf_second_moments **moments,
                             struct dsflow_err *err);
 void dsf_second_moments_close(struct dsf_second_moments *m); /* NULL is fine */
