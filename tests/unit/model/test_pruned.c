@@ -131,6 +131,16 @@ static void free_all(float **all, const struct dsf_model *m)
     free(all);
 }
 
+static void end(struct numbers *from, struct dsf_model *m, struct dsf_job *job,
+                struct dsf_pruned *p, float **all)
+{
+    free_all(all, m);
+    dsf_pruned_close(p);
+    dsf_model_fini(m);
+    dsf_job_fini(job);
+    free_numbers(from);
+}
+
 static struct dsf_pruned *open_pruned(struct numbers *from,
                                       const struct dsf_model *to,
                                       const int32_t *layers)
@@ -199,11 +209,7 @@ static void layers_stay_in_the_order_that_is_asked_for(void **state)
                          &(struct stay){ .name = names[i] });
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
         check_tensor(&from, 0, &m, all, 0, &(struct stay){ .name = others[i] });
-    free_all(all, &m);
-    dsf_pruned_close(p);
-    dsf_model_fini(&m);
-    dsf_job_fini(&job);
-    free_numbers(&from);
+    end(&from, &m, &job, p, all);
 }
 
 /* The weights of column `c`, and their moments, of layer `l`. */
@@ -279,11 +285,7 @@ static void what_the_loss_would_miss_most_stays(void **state)
         for (size_t i = 0; i < sizeof(stays) / sizeof(*stays); i++)
             check_tensor(&from, layers[l], &m, all, l, &stays[i]);
     }
-    free_all(all, &m);
-    dsf_pruned_close(p);
-    dsf_model_fini(&m);
-    dsf_job_fini(&job);
-    free_numbers(&from);
+    end(&from, &m, &job, p, all);
 }
 
 /* What is no number says nothing, and of equal ones the first stay. */
@@ -306,11 +308,7 @@ static void of_equal_columns_the_first_stay(void **state)
     p = open_pruned(&from, &m, layers);
     all = read_all(p, &m);
     check_tensor(&from, 1, &m, all, 1, &(struct stay){ proj, NULL, stay });
-    free_all(all, &m);
-    dsf_pruned_close(p);
-    dsf_model_fini(&m);
-    dsf_job_fini(&job);
-    free_numbers(&from);
+    end(&from, &m, &job, p, all);
 }
 
 /* And moments are not asked for where all columns stay. */
