@@ -50,6 +50,16 @@ static void open_key(struct dsf_identity *of, enum dsf_effect effect,
                                                 .effect = effect };
 }
 
+/* Keys that the value of another one tells of. */
+static void list_parts(struct dsf_identity *of, enum dsf_effect effect,
+                       const char *whole, const char *const *keys)
+{
+    for (; *keys != NULL; keys++) {
+        open_key(of, effect, *keys);
+        of->v[of->n - 1].whole = whole;
+    }
+}
+
 DSFLOW_PRINTF(4, 5)
 static void add(struct dsf_identity *of, enum dsf_effect effect,
                 const char *key, const char *fmt, ...)
@@ -360,6 +370,11 @@ static void list_sent(const struct dsf_session *s, struct dsf_identity *of)
 static void list_weights(const struct dsf_job *j, struct dsf_identity *of)
 {
     static const char *const names[] = { DSF_QUANTIZERS(DSF_CHOICE_NAME) };
+    static const char *const quantized_by[] = {
+        "weights.bits",  "weights.start_bits",    "weights.period",
+        "weights.group", "weights.quantize_from", NULL
+    };
+    static const char *const pruned_by[] = { "weights.prune_from", NULL };
     const struct dsf_weights_keys *keys = dsf_weights_keys(j);
     const bool quantized = keys->quantize != DSF_UNQUANTIZED;
     const bool pruned = strcmp(keys->prune, DSF_UNPRUNED) != 0;
@@ -379,6 +394,8 @@ static void list_weights(const struct dsf_job *j, struct dsf_identity *of)
     add(of, DSF_EFFECT_PRECISION, "weights.prune", "%s%s", keys->prune, from);
     add_flag(of, DSF_EFFECT_PRECISION, "weights.embedding",
              (quantized || pruned) && keys->embedding);
+    list_parts(of, DSF_EFFECT_PRECISION, "weights.quantize", quantized_by);
+    list_parts(of, DSF_EFFECT_PRECISION, "weights.prune", pruned_by);
 }
 
 void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)

@@ -27,6 +27,7 @@ struct dsf_identity {
     struct dsf_identity_key {
         char *key;
         char *value; /* NULL: not known by now, or part of another one's */
+        const char *whole; /* that one, whose value says it all; or NULL */
         enum dsf_effect effect;
     } * v;
     size_t n, cap;

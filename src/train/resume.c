@@ -208,12 +208,16 @@ static void compare_key(void *user, const char *table, const char *key,
                         const char *was, const char *now)
 {
     struct comparison *c = user;
+    const struct dsf_identity_key *counts;
+    const char *says; /* the key whose value tells of this one */
     char name[128];
     bool known;
 
     snprintf(name, sizeof(name), "%s.%s", table, key);
-    known = dsf_ckpt_fields_find(&c->r->was, name) != NULL &&
-            now_of(c, name) != NULL;
+    counts = dsf_identity_find(&c->now, name);
+    says = counts != NULL && counts->whole != NULL ? counts->whole : name;
+    known = dsf_ckpt_fields_find(&c->r->was, says) != NULL &&
+            now_of(c, says) != NULL;
     if (!known && strcmp(name, "job.output") != 0 && strcmp(was, now) != 0)
         add(c, name, was, now);
 }

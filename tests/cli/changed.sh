@@ -104,6 +104,13 @@ sed 's/text.txt/same.txt/' job.toml > other.toml
 run whole --resume --set optimizer.lr=3e-4
 says "optimizer.lr: 0.001 in the run, now 0.0003: the checkpoint does not depend on it"
 
+# Of keys that say together how weights are rounded, one line tells.
+rm -rf copy && cp -r whole copy
+run copy --set job.steps=21 --resume --set weights.quantize=symmetric --set weights.bits=3 \
+    --set weights.group=16
+says "warning: weights.quantize: none in the run, now symmetric 3 to 3 bits, period 1000 in groups of 16 "
+grep -q "weights\.[bg]" log && fault "said twice: $(cat log)"
+
 # Where it has a list, that counts, and not the hash; a key more or fewer in it
 # is no difference.
 cp -r whole listed
