@@ -22,6 +22,7 @@
 #ifndef DSF_KERNELS_FAKE_QUANTIZE_H
 #define DSF_KERNELS_FAKE_QUANTIZE_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,5 +53,25 @@ struct dsf_fake_quantizer {
 /* `n` groups; `out` may be `in`. */
 void dsf_fake_quantize(const struct dsf_fake_quantizer *q, const float *in,
                        float *out, size_t n);
+
+/* A group of the first two quantizers that is larger, and seen in pieces of
+ * multiples of 16 numbers. */
+struct dsf_extremes {
+    uint32_t size; /* the bits of the largest size */
+    float least, most;
+};
+#define DSF_NO_EXTREMES                                                        \
+    {                                                                          \
+        0, INFINITY, -INFINITY                                                 \
+    }
+
+/* Of what was seen before, and of these. */
+void dsf_see_extremes(const float *in, size_t n, struct dsf_extremes *e);
+
+/* Numbers of the group that has these; q->group is not read. `out` may be `in`.
+ */
+void dsf_quantize_between(const struct dsf_fake_quantizer *q,
+                          const struct dsf_extremes *e, const float *in,
+                          float *out, size_t n);
 
 #endif

@@ -325,6 +325,18 @@ void dsf_fake_quantize(const struct dsf_fake_quantizer *q, const float *in,
     dsf_loops()->fake_quantize(q, in, out, n);
 }
 
+void dsf_see_extremes(const float *in, size_t n, struct dsf_extremes *e)
+{
+    dsf_loops()->see_extremes(in, n, e);
+}
+
+void dsf_quantize_between(const struct dsf_fake_quantizer *q,
+                          const struct dsf_extremes *e, const float *in,
+                          float *out, size_t n)
+{
+    dsf_loops()->quantize_between(q, e, in, out, n);
+}
+
 float dsf_wire1_scale(double squares, size_t n)
 {
     float scale = (float)sqrt(squares / (double)n);

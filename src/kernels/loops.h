@@ -87,6 +87,10 @@ struct dsf_loops {
     void (*wire4_decode)(size_t block, const uint8_t *in, float *out, size_t n);
     void (*fake_quantize)(const struct dsf_fake_quantizer *q, const float *in,
                           float *out, size_t n);
+    void (*see_extremes)(const float *in, size_t n, struct dsf_extremes *e);
+    void (*quantize_between)(const struct dsf_fake_quantizer *q,
+                             const struct dsf_extremes *e, const float *in,
+                             float *out, size_t n);
 
     void (*wire1_encode)(size_t block, float scale, const float *in,
                          uint8_t *out, size_t n);

@@ -24,9 +24,9 @@ static void set_nans(float *out, size_t n)
         memcpy(&out[i], &nan, sizeof(nan));
 }
 
-static void quantize_symmetric(const float *in, float *out, size_t n, int bits)
+static void quantize_symmetric(float s, const float *in, float *out, size_t n,
+                               int bits)
 {
-    const float s = scale_of(in, n, bits);
     const float least = -(float)(1 << (bits - 1));
 
     for (size_t i = 0; i < n; i += VW)
@@ -36,19 +36,25 @@ static void quantize_symmetric(const float *in, float *out, size_t n, int bits)
                VW);
 }
 
-static void quantize_asymmetric(const float *in, float *out, size_t n, int bits)
+static void see_ends(const float *in, size_t n, struct dsf_extremes *e)
 {
     vf low = vload(in, VW), high = low;
-    float least = INFINITY, most = -INFINITY, s, z;
 
     for (size_t i = VW; i < n; i += VW) {
         low = vmin(low, vload(in + i, VW));
         high = vmax(high, vload(in + i, VW));
     }
     for (size_t k = 0; k < VW; k++) {
-        least = low[k] < least ? low[k] : least;
-        most = high[k] > most ? high[k] : most;
+        e->least = low[k] < e->least ? low[k] : e->least;
+        e->most = high[k] > e->most ? high[k] : e->most;
     }
+}
+
+static void quantize_asymmetric(float least, float most, const float *in,
+                                float *out, size_t n, int bits)
+{
+    float s, z;
+
     s = (most - least) * (1 / (float)(1 << bits));
     if (s == 0) {
         memmove(out, in, n * sizeof(*out));
@@ -117,23 +123,42 @@ static void quantize_ternary(const float *in, float *out, size_t n)
     to_signs(in, out, n, above, count > 0 ? sum / (float)count : 0);
 }
 
+static void see_extremes(const float *in, size_t n, struct dsf_extremes *e)
+{
+    const uint32_t size = largest_size(in, n);
+
+    e->size = size > e->size ? size : e->size;
+    see_ends(in, n, e);
+}
+
+static void quantize_between(const struct dsf_fake_quantizer *q,
+                             const struct dsf_extremes *e, const float *in,
+                             float *out, size_t n)
+{
+    if (e->size >= 0x7f800000)
+        set_nans(out, n);
+    else if (q->quantizer == DSF_SYMMETRIC)
+        quantize_symmetric(scale_by(e->size, q->bits), in, out, n, q->bits);
+    else
+        quantize_asymmetric(e->least, e->most, in, out, n, q->bits);
+}
+
 static void quantize_group(const struct dsf_fake_quantizer *q, const float *in,
                            float *out)
 {
     const size_t n = (size_t)q->group;
+    struct dsf_extremes e = DSF_NO_EXTREMES;
 
     if (q->quantizer == DSF_UNQUANTIZED) {
         memmove(out, in, n * sizeof(*out));
         return;
     }
-    if (largest_size(in, n) >= 0x7f800000) {
-        set_nans(out, n);
-        return;
-    }
-    if (q->quantizer == DSF_SYMMETRIC)
-        quantize_symmetric(in, out, n, q->bits);
-    else if (q->quantizer == DSF_ASYMMETRIC)
-        quantize_asymmetric(in, out, n, q->bits);
+    e.size = largest_size(in, n);
+    if (q->quantizer == DSF_ASYMMETRIC)
+        see_ends(in, n, &e);
+    if (e.size >= 0x7f800000 || q->quantizer == DSF_SYMMETRIC ||
+        q->quantizer == DSF_ASYMMETRIC)
+        quantize_between(q, &e, in, out, n);
     else if (q->quantizer == DSF_TERNARY)
         quantize_ternary(in, out, n);
     else

@@ -37,9 +37,8 @@ static uint32_t largest_size(const float *in, size_t n)
 }
 
 /* 2 max / 2^bits, or what stands in its place. */
-static float scale_of(const float *in, size_t n, int bits)
+static float scale_by(uint32_t top, int bits)
 {
-    uint32_t top = largest_size(in, n);
     float most, s;
 
     if (top >= 0x7f800000) {
@@ -50,6 +49,11 @@ static float scale_of(const float *in, size_t n, int bits)
     memcpy(&most, &top, sizeof(most));
     s = most * (2.0f / (float)(1 << bits));
     return s == 0 ? 1 : s;
+}
+
+static float scale_of(const float *in, size_t n, int bits)
+{
+    return scale_by(largest_size(in, n), bits);
 }
 
 /* Added to a number below 2^22 it leaves no room behind the point: what is

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-enum { MOST = DSF_QUANTIZE_MOST, RUN = 7, GROUPS = 20000 };
+enum { MOST = DSF_QUANTIZE_MOST, LARGE = 2048, RUN = 7, GROUPS = 20000 };
 
 static const int32_t sizes[] = { 16, 32, 64, 128 };
 enum { NSIZES = sizeof(sizes) / sizeof(*sizes) };
@@ -77,7 +77,7 @@ static void fill(float *x, size_t n, enum sort sort, uint64_t *state)
 /* What each number becomes, and how far from it a result may be. Scales are
  * rounded to fp32, as codes depend on them. */
 struct wanted {
-    double v[MOST], off[MOST];
+    double v[LARGE], off[LARGE];
 };
 
 static double ulp(double x)
@@ -574,6 +574,44 @@ static void check_runs(void)
     assert_int_equal(sum_of_runs, sum_of_first);
 }
 
+/* --- groups in pieces ----------------------------------------------------- */
+
+/* A group that is larger, seen and quantized in other pieces. */
+static void check_pieces(void)
+{
+    uint64_t state = 11;
+    float x[LARGE], y[LARGE];
+
+    for (int i = 0; i < 3000; i++) {
+        const size_t n = 16 * (1 + dsf_random(&state) % (LARGE / 16));
+        const struct dsf_fake_quantizer q = of_kind(
+            i % 2 ? DSF_SYMMETRIC : DSF_ASYMMETRIC, 2 + i / 2 % 15, (int32_t)n);
+        struct dsf_extremes e = DSF_NO_EXTREMES;
+
+        fill(x, n, (enum sort)(i / 3 % SORTS), &state);
+        for (size_t at = 0, len; at < n; at += len) {
+            len = 16 * (1 + dsf_random(&state) % ((n - at) / 16));
+            dsf_see_extremes(x + at, len, &e);
+        }
+        for (size_t at = 0, len; at < n; at += len) {
+            len = 16 * (1 + dsf_random(&state) % ((n - at) / 16));
+            dsf_quantize_between(&q, &e, x + at, y + at, len);
+        }
+        check_group(&q, x, y);
+        x[dsf_random(&state) % n] = i % 3 == 0 ? NAN : -INFINITY;
+        e = (struct dsf_extremes)DSF_NO_EXTREMES;
+        dsf_see_extremes(x, n, &e);
+        dsf_quantize_between(&q, &e, x, x, n);
+        for (size_t k = 0; k < n; k++)
+            assert_true(isnan(x[k]));
+    }
+}
+
+static void groups_may_be_seen_in_pieces(void **state)
+{
+    with_every_isa(check_pieces);
+}
+
 /* Many at a time, at any address and in place, and no number beyond them. */
 static void every_set_of_instructions_gives_the_same_bits(void **state)
 {
@@ -589,6 +627,7 @@ int main(void)
         cmocka_unit_test(groups_of_one_number_and_of_none),
         cmocka_unit_test(the_largest_of_each_stay),
         cmocka_unit_test(known_answers_of_pruning),
+        cmocka_unit_test(groups_may_be_seen_in_pieces),
         cmocka_unit_test(every_set_of_instructions_gives_the_same_bits),
     };
 
