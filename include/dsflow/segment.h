@@ -22,7 +22,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_SEGMENT_ABI 5
+#define DSFLOW_SEGMENT_ABI 6
 
 enum {
     DSFLOW_SEGMENT_TENSORS = 12, /* of a unit, at most */

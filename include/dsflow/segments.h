@@ -16,8 +16,8 @@
  * One of T tensor ranks does a *part* of a segment with the same tasks (Shoeybi
  * et al. 2019): some of the heads, of the columns of the feed-forward, of the
  * vocabulary, which the tile gives. What is done once for all parts is left
- * out: the norm before (`x` is normed already, and norm_w is -1) and what is
- * added after (`y` is a partial product).
+ * out: the norm before (`x` is normed already, and rounded where the tile says
+ * so, and norm_w is -1) and what is added after (`y` is a partial product).
  */
 #ifndef DSFLOW_SEGMENTS_H
 #define DSFLOW_SEGMENTS_H
@@ -35,6 +35,14 @@ struct dsflow_tile {
     int32_t swiglu; /* 1: SwiGLU, 0: GELU */
     int32_t rope;   /* 1: rotary positions, 0: learned */
     float eps;
+    /* What is multiplied with a matrix is rounded before, as a quantized model
+     * has it: numbers of a row that follow each other, `input_group` of them
+     * (16 to 128; 0: all, a multiple of 16), have `input_bits` bits (2 to 16)
+     * and a scale of their own.
+     * Its gradient stays that of the rounded numbers (the straight-through
+     * estimator). 0: as it is; 1: symmetric; 2: asymmetric. */
+    int16_t input_quantizer, input_bits;
+    int32_t input_group;
 };
 
 /* embed.forward            { batch R, unit R, x W }

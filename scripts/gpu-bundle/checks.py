@@ -127,7 +127,7 @@ def kinds(bench):
     rows, wrong = [], []
     tests = [("sides", "1" if bench.small else "24"), ("attention", ""),
              ("same_bits", "2" if bench.small else "60"),
-             ("sides --models", "")]
+             ("sides --models", ""), ("inputs", "")]
     for name, cases in tests[::2] if bench.small else tests:
         ended = bench.run(name, [machine.program("test_module"),
                                  *name.split()], 0.6 * bench.left(),

@@ -3,8 +3,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
-#include "codelets/normed.h"
-#include "codelets/projection.h"
+#include "codelets/inputs.h"
 #include "codelets/rows_product.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
@@ -23,8 +22,8 @@ static void up_narrow(const struct dsflow_call *call)
     const struct dsf_narrow_call c =
         dsf_narrow_call(call, DSF_MLP_UP_X, dsf_mlp_up_scratch(a));
     const struct dsf_projection p = { &c, rows, width, ffn };
-    const uint16_t *xn =
-        dsf_narrow_normed(&c, &norm, dsf_halves(call, DSF_MLP_UP_X), rows);
+    const uint16_t *xn = dsf_narrow_normed_inputs(
+        &c, t, &norm, dsf_halves(call, DSF_MLP_UP_X), rows);
 
     dsf_rows_projection(&p, xn, unit + a->w, c.wide, nh);
     if (t->swiglu) {
@@ -46,8 +45,8 @@ static void up_cpu(const struct dsflow_call *call)
     float *h = scratch + dsf_round16(dsf_tile_x(t));
     float *act = dsf_floats(call, DSF_MLP_UP_ACT);
     const struct dsf_norm norm = dsf_norm_of(t, unit, a->norm_w, a->norm_b);
-    const float *xn =
-        dsf_normed(&norm, dsf_floats(call, DSF_MLP_UP_X), scratch, rows);
+    const float *xn = dsf_normed_inputs(
+        t, &norm, dsf_floats(call, DSF_MLP_UP_X), scratch, rows);
 
     dsf_rows_product(rows, ffn, width, xn, unit + a->w, 0, h, nh);
     if (t->swiglu) {
@@ -68,10 +67,13 @@ static void projection_narrow(const struct dsflow_call *call)
     const uint16_t *unit = dsf_halves(call, DSF_PROJECT_UNIT);
     const struct dsf_narrow_call c =
         dsf_narrow_call(call, DSF_PROJECT_X, dsf_project_scratch(a));
+    const size_t ffn = (size_t)a->tile.ffn;
 
-    dsf_rows_projection(
-        &(struct dsf_projection){ &c, rows, (size_t)a->tile.ffn, width },
-        dsf_halves(call, DSF_PROJECT_IN), unit + a->w, c.wide, width);
+    dsf_rows_projection(&(struct dsf_projection){ &c, rows, ffn, width },
+                        dsf_narrow_inputs(&c, &a->tile,
+                                          dsf_halves(call, DSF_PROJECT_IN),
+                                          rows, ffn),
+                        unit + a->w, c.wide, width);
     c.loops->residual(c.wide, dsf_halves(call, DSF_PROJECT_X),
                       dsf_half_at(unit, a->b), dsf_halves(call, DSF_PROJECT_Y),
                       rows, width);
@@ -87,7 +89,9 @@ static void projection_cpu(const struct dsflow_call *call)
 
     dsf_residual(y, dsf_floats(call, DSF_PROJECT_X), dsf_tensor_at(unit, a->b),
                  rows, width);
-    dsf_rows_product(rows, width, ffn, dsf_floats(call, DSF_PROJECT_IN),
+    dsf_rows_product(rows, width, ffn,
+                     dsf_inputs(&a->tile, dsf_floats(call, DSF_PROJECT_IN),
+                                call->scratch, rows, ffn),
                      unit + a->w, 1, y, width);
 }
 

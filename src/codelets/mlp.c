@@ -3,8 +3,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
-#include "codelets/normed.h"
-#include "codelets/projection.h"
+#include "codelets/inputs.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tile.h"
@@ -27,12 +26,13 @@ static void forward_narrow(const struct dsflow_call *call)
     uint16_t *h = dsf_halves(call, DSFLOW_MLP_H);
 
     dsf_projection(&(struct dsf_projection){ &c, rows, width, nh },
-                   dsf_narrow_normed(&c, &norm, x, rows), unit + a->w1, c.wide,
-                   nh);
+                   dsf_narrow_normed_inputs(&c, &a->tile, &norm, x, rows),
+                   unit + a->w1, c.wide, nh);
     if (t->swiglu)
         c.loops->swiglu_forward(c.wide, b1, h, c.narrow, rows, ffn);
     else
         c.loops->gelu_forward(c.wide, b1, h, c.narrow, rows, ffn);
+    dsf_narrow_inputs_in_place(c.loops, t, c.narrow, rows, ffn);
     dsf_projection(&(struct dsf_projection){ &c, rows, ffn, width }, c.narrow,
                    unit + a->w2, dsf_product_at(&c, call, DSFLOW_MLP_Y), width);
     dsf_product_leaves(&c, call, DSFLOW_MLP_Y, part ? NULL : x,
@@ -53,12 +53,14 @@ static void forward_cpu(const struct dsflow_call *call)
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_MLP_UNIT, a);
     const int whole = a->norm_w >= 0;
 
-    dsf_gemm(0, 1, rows, nh, width, dsf_normed(&norm, x, scratch, rows), width,
+    dsf_gemm(0, 1, rows, nh, width,
+             dsf_normed_inputs(&a->tile, &norm, x, scratch, rows), width,
              unit + a->w1, width, 0, h, nh);
     if (t->swiglu)
         dsf_swiglu_forward(h, b1, scratch, rows, ffn);
     else
         dsf_gelu_forward(h, b1, scratch, rows, ffn);
+    dsf_inputs_in_place(t, scratch, rows, ffn);
     if (whole)
         dsf_residual(y, x, dsf_tensor_at(unit, a->b2), rows, width);
     dsf_gemm(0, 1, rows, width, ffn, scratch, ffn, unit + a->w2, ffn,
@@ -79,10 +81,11 @@ static void hidden_narrow(const struct dsflow_call *call)
     const struct dsf_narrow_call c = dsf_narrow_call(
         call, DSFLOW_MLP_H, dsf_mlp_scratch(DSFLOW_DIR_HIDDEN, a));
 
-    dsf_projection(
-        &(struct dsf_projection){ &c, rows, width, nh },
-        dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_MLP_X), rows),
-        unit + a->w1, c.wide, nh);
+    dsf_projection(&(struct dsf_projection){ &c, rows, width, nh },
+                   dsf_narrow_normed_inputs(&c, &a->tile, &norm,
+                                            dsf_halves(call, DSFLOW_MLP_X),
+                                            rows),
+                   unit + a->w1, c.wide, nh);
     c.loops->narrow(c.wide, nh, dsf_half_at(unit, a->b1),
                     dsf_halves(call, DSFLOW_MLP_H), nh, rows, nh);
 }
@@ -97,8 +100,8 @@ static void hidden_cpu(const struct dsflow_call *call)
     float *h = dsf_floats(call, DSFLOW_MLP_H);
     const float *b1 = dsf_tensor_at(unit, a->b1);
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_MLP_UNIT, a);
-    const float *xn =
-        dsf_normed(&norm, dsf_floats(call, DSFLOW_MLP_X), call->scratch, rows);
+    const float *xn = dsf_normed_inputs(
+        &a->tile, &norm, dsf_floats(call, DSFLOW_MLP_X), call->scratch, rows);
 
     dsf_gemm(0, 1, rows, nh, width, xn, width, unit + a->w1, width, 0, h, nh);
     if (b1)
@@ -130,6 +133,7 @@ static void backward_input_narrow(const struct dsflow_call *call)
         c.loops->swiglu_backward(h, c.wide, ffn, dh, rows, ffn);
     else
         c.loops->gelu_backward(h, c.wide, dh, rows * ffn);
+    dsf_narrow_inputs_in_place(c.loops, t, h, rows, ffn);
     dsf_projection_input(
         &(struct dsf_projection){ &c, rows, width, nh }, dh, nh, unit + a->w1,
         0, part ? dsf_product_at(&c, call, DSFLOW_MLP_DX) : c.wide);
@@ -162,6 +166,7 @@ static void backward_input_cpu(const struct dsflow_call *call)
         dsf_swiglu_backward(h, dh, rows, ffn);
     else
         dsf_gelu_backward(h, dh, rows * ffn);
+    dsf_inputs_in_place(t, h, rows, ffn);
     dsf_gemm(0, 0, rows, width, nh, dh, nh, unit + a->w1, width, 0, dnormed,
              width);
     if (a->norm_w >= 0)
@@ -193,7 +198,8 @@ static void backward_weight_narrow(const struct dsflow_call *call)
                           width, dsf_halves(call, DSFLOW_MLP_H), &grad, a->w2);
     dsf_projection_weight(
         &(struct dsf_projection){ &c, rows, width, nh }, dh, nh,
-        dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_MLP_X), rows),
+        dsf_narrow_normed_inputs(&c, &a->tile, &norm,
+                                 dsf_halves(call, DSFLOW_MLP_X), rows),
         &grad, a->w1);
     dsf_gradient_columns(&grad, a->b1, c.loops, dh, nh, rows, nh);
     dsf_gradient_columns(&grad, a->b2, c.loops, dy, width, rows, width);
@@ -214,8 +220,8 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     float beta,
         *grad = dsf_gradient_but(call, DSFLOW_MLP_GRAD, matrices, 2, &beta);
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_MLP_UNIT, a);
-    const float *xn =
-        dsf_normed(&norm, dsf_floats(call, DSFLOW_MLP_X), call->scratch, rows);
+    const float *xn = dsf_normed_inputs(
+        &a->tile, &norm, dsf_floats(call, DSFLOW_MLP_X), call->scratch, rows);
 
     dsf_gemm(1, 0, width, ffn, rows, dy, width, dsf_floats(call, DSFLOW_MLP_H),
              ffn, beta, grad + a->w2, ffn);

@@ -2,7 +2,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
-#include "codelets/projection.h"
+#include "codelets/inputs.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tile.h"
@@ -17,8 +17,10 @@ static void forward_narrow(const struct dsflow_call *call)
         call, DSFLOW_OUT_ATT, dsf_out_scratch(DSFLOW_DIR_FORWARD, a));
 
     dsf_projection(&(struct dsf_projection){ &c, rows, nq, width },
-                   dsf_halves(call, DSFLOW_OUT_ATT), unit + a->w,
-                   dsf_product_at(&c, call, DSFLOW_OUT_Y), width);
+                   dsf_narrow_inputs(&c, &a->tile,
+                                     dsf_halves(call, DSFLOW_OUT_ATT), rows,
+                                     nq),
+                   unit + a->w, dsf_product_at(&c, call, DSFLOW_OUT_Y), width);
     dsf_product_leaves(&c, call, DSFLOW_OUT_Y,
                        dsf_halves(call, DSFLOW_OUT_X), /* of a part, NULL */
                        dsf_half_at(unit, a->b), rows, width);
@@ -35,8 +37,10 @@ static void forward_cpu(const struct dsflow_call *call)
     if (a->residual)
         dsf_residual(y, dsf_floats(call, DSFLOW_OUT_X),
                      dsf_tensor_at(unit, a->b), rows, width);
-    dsf_gemm(0, 1, rows, width, nq, dsf_floats(call, DSFLOW_OUT_ATT), nq,
-             unit + a->w, nq, (float)a->residual, y, width);
+    dsf_gemm(0, 1, rows, width, nq,
+             dsf_inputs(&a->tile, dsf_floats(call, DSFLOW_OUT_ATT),
+                        call->scratch, rows, nq),
+             nq, unit + a->w, nq, (float)a->residual, y, width);
 }
 
 DSF_BY_TYPE(out_forward, DSFLOW_OUT_ATT, forward)
@@ -90,8 +94,11 @@ static void backward_weight_narrow(const struct dsflow_call *call)
     const struct dsf_narrow_call c = dsf_narrow_call(
         call, DSFLOW_OUT_ATT, dsf_out_scratch(DSFLOW_DIR_BACKWARD_WEIGHT, a));
 
-    dsf_projection_weight(&(struct dsf_projection){ &c, rows, nq, width }, dy,
-                          width, dsf_halves(call, DSFLOW_OUT_ATT), &grad, a->w);
+    dsf_projection_weight(
+        &(struct dsf_projection){ &c, rows, nq, width }, dy, width,
+        dsf_narrow_inputs(&c, &a->tile, dsf_halves(call, DSFLOW_OUT_ATT), rows,
+                          nq),
+        &grad, a->w);
     dsf_gradient_columns(&grad, a->b, c.loops, dy, width, rows, width);
 }
 
@@ -105,7 +112,9 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     float beta,
         *grad = dsf_gradient_but(call, DSFLOW_OUT_GRAD, &matrix, 1, &beta);
 
-    dsf_gemm(1, 0, width, nq, rows, dy, width, dsf_floats(call, DSFLOW_OUT_ATT),
+    dsf_gemm(1, 0, width, nq, rows, dy, width,
+             dsf_inputs(&a->tile, dsf_floats(call, DSFLOW_OUT_ATT),
+                        call->scratch, rows, nq),
              nq, beta, grad + a->w, nq);
     if (a->b >= 0)
         dsf_column_sums(grad + a->b, dy, rows, width);

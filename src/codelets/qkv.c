@@ -3,8 +3,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
-#include "codelets/normed.h"
-#include "codelets/projection.h"
+#include "codelets/inputs.h"
 #include "codelets/rows_product.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
@@ -92,8 +91,8 @@ static void forward_cpu(const struct dsflow_call *call)
     float *q = dsf_floats(call, DSFLOW_QKV_Q);
     float *kv = dsf_floats(call, DSFLOW_QKV_KV) + kv_at(a);
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_QKV_UNIT, a);
-    const float *xn =
-        dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X), call->scratch, rows);
+    const float *xn = dsf_normed_inputs(
+        &a->tile, &norm, dsf_floats(call, DSFLOW_QKV_X), call->scratch, rows);
 
     product(a, xn, unit + a->w, q, nq, nq);
     if (a->b >= 0)
@@ -163,8 +162,8 @@ static void forward_narrow(const struct dsflow_call *call)
         DSF_NARROW_NORM_OF(call, DSFLOW_QKV_UNIT, a);
     const struct dsf_narrow_call c = dsf_narrow_call(
         call, DSFLOW_QKV_X, dsf_qkv_scratch(DSFLOW_DIR_FORWARD, a));
-    const uint16_t *xn = dsf_narrow_normed(
-        &c, &norm, dsf_halves(call, DSFLOW_QKV_X), (size_t)t->rows);
+    const uint16_t *xn = dsf_narrow_normed_inputs(
+        &c, &a->tile, &norm, dsf_halves(call, DSFLOW_QKV_X), (size_t)t->rows);
 
     project_narrow(call, &c, xn,
                    (struct columns){ unit + a->w, dsf_half_at(unit, a->b), nq,
@@ -301,8 +300,8 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const float *dq = dsf_floats(call, DSFLOW_QKV_DQ);
     const float *dkv = dsf_floats(call, DSFLOW_QKV_DKV) + kv_at(a);
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_QKV_UNIT, a);
-    const float *xn =
-        dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X), call->scratch, rows);
+    const float *xn = dsf_normed_inputs(
+        &a->tile, &norm, dsf_floats(call, DSFLOW_QKV_X), call->scratch, rows);
     const struct dsf_extent matrix = { a->w,
                                        (nq + (a->k < 0 ? nkv : 0)) * width };
     float beta,
@@ -337,8 +336,8 @@ static void backward_weight_narrow(const struct dsflow_call *call)
         DSF_NARROW_NORM_OF(call, DSFLOW_QKV_UNIT, a);
     const struct dsf_narrow_call c = dsf_narrow_call(
         call, DSFLOW_QKV_DQ, dsf_qkv_scratch(DSFLOW_DIR_BACKWARD_WEIGHT, a));
-    const uint16_t *xn =
-        dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_QKV_X), rows);
+    const uint16_t *xn = dsf_narrow_normed_inputs(
+        &c, &a->tile, &norm, dsf_halves(call, DSFLOW_QKV_X), rows);
     const struct dsf_extent matrix = { a->w,
                                        (nq + (a->k < 0 ? nkv : 0)) * width };
     const struct dsf_gradient grad =

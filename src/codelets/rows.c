@@ -2,8 +2,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
-#include "codelets/normed.h"
-#include "codelets/projection.h"
+#include "codelets/inputs.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tile.h"
@@ -15,6 +14,8 @@ static void forward_cpu(const struct dsflow_call *call)
 
     dsf_norm_forward(&norm, dsf_floats(call, DSFLOW_NORM_X),
                      dsf_floats(call, DSFLOW_NORM_Y), (size_t)a->tile.rows);
+    dsf_inputs_in_place(&a->tile, dsf_floats(call, DSFLOW_NORM_Y),
+                        (size_t)a->tile.rows, (size_t)a->tile.width);
 }
 
 static void forward_narrow(const struct dsflow_call *call)
@@ -22,10 +23,14 @@ static void forward_narrow(const struct dsflow_call *call)
     const struct dsf_norm_args *a = call->args;
     const struct dsf_narrow_norm norm =
         DSF_NARROW_NORM_OF(call, DSFLOW_NORM_UNIT, a);
+    const struct dsf_narrow_loops *loops =
+        dsf_narrow(call->bufs[DSFLOW_NORM_X].dtype);
+    uint16_t *y = dsf_halves(call, DSFLOW_NORM_Y);
 
-    dsf_narrow(call->bufs[DSFLOW_NORM_X].dtype)
-        ->norm_forward(&norm, dsf_halves(call, DSFLOW_NORM_X),
-                       dsf_halves(call, DSFLOW_NORM_Y), (size_t)a->tile.rows);
+    loops->norm_forward(&norm, dsf_halves(call, DSFLOW_NORM_X), y,
+                        (size_t)a->tile.rows);
+    dsf_narrow_inputs_in_place(loops, &a->tile, y, (size_t)a->tile.rows,
+                               (size_t)a->tile.width);
 }
 
 DSF_BY_TYPE(norm_forward, DSFLOW_NORM_X, forward)

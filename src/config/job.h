@@ -69,6 +69,19 @@ struct dsf_job_sparse { /* [sparse_attention] */
     int64_t seed;
 };
 
+/* As the quantizers of kernels/fake_quantize.h. */
+#define DSF_INPUT_QUANTIZERS(X)                                                \
+    X(DSF_INPUTS_EXACT, "none")                                                \
+    X(DSF_INPUTS_SYMMETRIC, "symmetric")                                       \
+    X(DSF_INPUTS_ASYMMETRIC, "asymmetric")
+enum dsf_input_quantizer { DSF_INPUT_QUANTIZERS(DSF_CHOICE_VALUE) };
+
+struct dsf_job_activations { /* [activations] */
+    int quantize;            /* enum dsf_input_quantizer */
+    int64_t bits;
+    int64_t group; /* numbers of a token that share a scale; 0: all */
+};
+
 struct dsf_job_data { /* [data] */
     struct dsflow_strings train; /* files and globs */
     struct dsflow_strings validation_files; /* instead of a share of train */
@@ -210,6 +223,7 @@ struct dsf_job {
     struct dsf_job_main main;
     struct dsf_job_model model;
     struct dsf_job_sparse sparse;
+    struct dsf_job_activations activations;
     struct dsf_job_data data;
     struct dsf_job_batch batch;
     struct dsf_job_optimizer optimizer;

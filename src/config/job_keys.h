@@ -11,6 +11,7 @@
 /* job_keys_model.c */
 extern const struct dsflow_option dsf_model_options[];
 extern const struct dsflow_option dsf_sparse_options[];
+extern const struct dsflow_option dsf_activations_options[];
 
 /* job_keys_training.c */
 extern const struct dsflow_option dsf_main_options[];

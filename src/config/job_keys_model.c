@@ -145,3 +145,24 @@ const struct dsflow_option dsf_sparse_options[] = {
                       MODE "variable|bigbird"),
     { 0 },
 };
+
+#define ACTIVATIONS struct dsf_job_activations
+#define ROUNDED     "activations.quantize != none"
+static const char *const quantizers[] = { DSF_INPUT_QUANTIZERS(DSF_CHOICE_NAME)
+                                              NULL };
+const struct dsflow_option dsf_activations_options[] = {
+    DSFLOW_OPTION_CHOICE(
+        ACTIVATIONS, quantize, "\"none\"", quantizers,
+        "how the inputs of the matrices of layers are rounded before each "
+        "product, in training, evaluation and text: to `bits` bits, with codes "
+        "around 0 or between the least and the largest of a group; gradients "
+        "are those of the rounded numbers. [weights] rounds the matrices"),
+    DSFLOW_OPTION_INT(ACTIVATIONS, bits, "8", 2, 8,
+                      "bits of an input that is quantized", ROUNDED),
+    DSFLOW_OPTION_INT(ACTIVATIONS, group, "64", 0, 128,
+                      "inputs of a token that follow each other and share a "
+                      "scale: 16, 32, 64 or 128, and a divisor of all of them; "
+                      "0: all of them",
+                      ROUNDED),
+    { 0 },
+};

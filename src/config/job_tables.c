@@ -17,6 +17,8 @@ static const struct dsf_table tables[] = {
     TABLE("job", main, "the run as a whole"),
     TABLE("model", model, "the transformer"),
     TABLE("sparse_attention", sparse, "which tokens see which, block by block"),
+    TABLE("activations", activations,
+          "training activations that are quantized"),
     TABLE("data", data, "the text"),
     TABLE("batch", batch, "what a step works on"),
     TABLE("optimizer", optimizer, "the update"),

@@ -79,17 +79,10 @@ DEV void to_symmetric(uint32_t top, int bits, float (&v)[OWN])
         v[i] = whole_number(v[i] / s, least, -least - 1) * s;
 }
 
-DEV void to_asymmetric(const team &all, int bits, float (&v)[OWN])
+DEV void to_asymmetric(float least, float most, int bits, float (&v)[OWN])
 {
-    float least = v[0], most = v[0], s, z;
+    float s, z;
 
-    DEV_UNROLL
-    for (int i = 1; i < OWN; i++) {
-        least = fminf(least, v[i]);
-        most = fmaxf(most, v[i]);
-    }
-    least = -all.max(-least);
-    most = all.max(most);
     s = (most - least) * (1 / (float)(1 << bits));
     if (s == 0)
         return;
@@ -102,6 +95,48 @@ DEV void to_asymmetric(const team &all, int bits, float (&v)[OWN])
     for (int i = 0; i < OWN; i++)
         v[i] =
             fmaf(whole_number((v[i] - z) / s, 0, (float)(1 << bits) - 1), s, z);
+}
+
+/* What a scale follows from, as dsf_extremes. */
+struct extremes {
+    uint32_t size;
+    float least, most;
+
+    DEV void see(const float (&v)[OWN])
+    {
+        DEV_UNROLL
+        for (int i = 0; i < OWN; i++) {
+            const uint32_t bits = __float_as_uint(v[i]) & 0x7fffffff;
+
+            size = bits > size ? bits : size;
+            least = fminf(least, v[i]);
+            most = fmaxf(most, v[i]);
+        }
+    }
+    DEV void join(const extremes &e)
+    {
+        size = e.size > size ? e.size : size;
+        least = fminf(least, e.least);
+        most = fmaxf(most, e.most);
+    }
+    DEV void see_all(const team &all)
+    {
+        size = all.most(size);
+        least = -all.max(-least);
+        most = all.max(most);
+    }
+};
+
+/* By symmetric and asymmetric ones. */
+DEV void quantize_between(const dsf_fake_quantizer &q, const extremes &e,
+                          float (&v)[OWN])
+{
+    if (q.quantizer == DSF_SYMMETRIC)
+        to_symmetric(e.size, q.bits, v);
+    else
+        to_asymmetric(e.least, e.most, q.bits, v);
+    if (e.size >= 0x7f800000)
+        set_nans(v);
 }
 
 /* The sum of sizes above `above`. */
@@ -137,26 +172,21 @@ DEV void to_ternary(const team &all, int group, float (&v)[OWN])
 
 DEV void quantize(const team &all, const dsf_fake_quantizer &q, float (&v)[OWN])
 {
-    uint32_t top = 0;
+    extremes e = { 0, v[0], v[0] };
 
     if (q.quantizer == DSF_UNQUANTIZED)
         return;
-    DEV_UNROLL
-    for (int i = 0; i < OWN; i++) {
-        const uint32_t size = __float_as_uint(v[i]) & 0x7fffffff;
-
-        top = size > top ? size : top;
+    e.see(v);
+    e.see_all(all);
+    if (q.quantizer == DSF_SYMMETRIC || q.quantizer == DSF_ASYMMETRIC) {
+        quantize_between(q, e, v);
+        return;
     }
-    top = all.most(top);
-    if (q.quantizer == DSF_SYMMETRIC)
-        to_symmetric(top, q.bits, v);
-    else if (q.quantizer == DSF_ASYMMETRIC)
-        to_asymmetric(all, q.bits, v);
-    else if (q.quantizer == DSF_TERNARY)
+    if (q.quantizer == DSF_TERNARY)
         to_ternary(all, q.group, v);
     else
         to_signs(0, sum_sizes(all, v, -1) / (float)q.group, v);
-    if (top >= 0x7f800000)
+    if (e.size >= 0x7f800000)
         set_nans(v);
 }
 

@@ -79,6 +79,12 @@ void dsf_gpu_swiglu_backward(enum dsflow_dtype type, void *h, const float *dact,
                              void *dh, void *scratch, size_t rows, size_t cols,
                              void *stream);
 
+/* inputs_cuda.cu. Rows of `cols` inputs of a product as the tile says that they
+ * are rounded; `out` may be `in`. */
+void dsf_gpu_round_inputs(const struct dsflow_tile *tile,
+                          enum dsflow_dtype type, const void *in, void *out,
+                          size_t rows, size_t cols, void *stream);
+
 /* rows_cuda.cu. out[rows][ld_out] = in[rows][ld_in] + bias (NULL: 0), of `cols`
  * columns; in fp32 it may be in place. */
 void dsf_gpu_narrow(enum dsflow_dtype type, const float *in, size_t ld_in,

@@ -82,7 +82,8 @@ static void forward(const struct dsflow_call *call, void *stream)
     const struct dsf_gpu_norm norm = DSF_GPU_NORM_OF(&w, DSFLOW_MLP_UNIT, a);
     const void *x = dsf_gpu_port(&w, DSFLOW_MLP_X);
 
-    activate(&w, &n, dsf_gpu_normed(&w, &norm, x, n.rows));
+    activate(&w, &n, dsf_gpu_normed_inputs(&w, &a->tile, &norm, x, n.rows));
+    dsf_gpu_inputs_in_place(&w, &a->tile, w.inner, n.rows, n.ffn);
     dsf_gpu_project_to(
         &(struct dsf_gpu_projection){ &w, n.rows, n.ffn, n.width }, w.inner,
         dsf_gpu_number(call, DSFLOW_MLP_UNIT, a->w2), DSFLOW_MLP_Y,
@@ -113,7 +114,8 @@ static void hidden(const struct dsflow_call *call, void *stream)
 
     dsf_gpu_project_to(
         &(struct dsf_gpu_projection){ &w, n.rows, n.width, n.nh },
-        dsf_gpu_normed(&w, &norm, dsf_gpu_port(&w, DSFLOW_MLP_X), n.rows),
+        dsf_gpu_normed_inputs(&w, &a->tile, &norm,
+                              dsf_gpu_port(&w, DSFLOW_MLP_X), n.rows),
         dsf_gpu_number(call, DSFLOW_MLP_UNIT, a->w1), DSFLOW_MLP_H, NULL,
         dsf_gpu_number(call, DSFLOW_MLP_UNIT, a->b1));
 }
@@ -134,7 +136,7 @@ static struct dsf_gpu_room backward_input_room(const struct dsflow_mlp_args *a,
     };
 }
 
-/* dh; h becomes act(h). */
+/* dh; h becomes act(h), as it is multiplied. */
 static void activate_back(const struct dsf_gpu_work *w, const struct sizes *n)
 {
     const struct dsflow_mlp_args *a = w->call->args;
@@ -155,6 +157,7 @@ static void activate_back(const struct dsf_gpu_work *w, const struct sizes *n)
     if (a->tile.swiglu)
         dsf_gpu_swiglu_backward(w->type, h, w->wide, dh, w->inner, n->rows,
                                 n->ffn, w->stream);
+    dsf_gpu_inputs_in_place(w, &a->tile, h, n->rows, n->ffn);
 }
 
 static void backward_input(const struct dsflow_call *call, void *stream)
@@ -217,10 +220,11 @@ static void backward_weight(const struct dsflow_call *call, void *stream)
 
     dsf_gpu_project_weight(&down, dy, n.width, dsf_gpu_port(&w, DSFLOW_MLP_H),
                            &grad, a->w2);
-    dsf_gpu_project_weight(
-        &up, dh, n.nh,
-        dsf_gpu_normed(&w, &norm, dsf_gpu_port(&w, DSFLOW_MLP_X), n.rows),
-        &grad, a->w1);
+    dsf_gpu_project_weight(&up, dh, n.nh,
+                           dsf_gpu_normed_inputs(&w, &a->tile, &norm,
+                                                 dsf_gpu_port(&w, DSFLOW_MLP_X),
+                                                 n.rows),
+                           &grad, a->w1);
     dsf_gpu_bias_gradient(&up, dh, n.nh, &grad, a->b1);
     dsf_gpu_bias_gradient(&down, dy, n.width, &grad, a->b2);
     dsf_gpu_norm_sums(&w, &grad, a->norm_w, a->norm_b,

@@ -11,6 +11,23 @@ static struct dsf_gpu_projection projection(const struct dsf_gpu_work *w)
                                         (size_t)a->tile.width };
 }
 
+/* Inputs that are rounded. */
+static size_t rounded_bytes(const struct dsflow_tile *t, enum dsflow_dtype type)
+{
+    return dsf_tile_rounds(t)
+               ? dsf_gpu_bytes(type, (size_t)t->rows * dsf_tile_qwidth(t))
+               : 0;
+}
+
+/* The output of the attention, as it is multiplied. */
+static const void *inputs(const struct dsf_gpu_work *w)
+{
+    const struct dsflow_out_args *a = w->call->args;
+
+    return dsf_gpu_inputs(w, &a->tile, dsf_gpu_port(w, DSFLOW_OUT_ATT),
+                          (size_t)a->tile.rows, dsf_tile_qwidth(&a->tile));
+}
+
 static struct dsf_gpu_room forward_room(const struct dsflow_out_args *a,
                                         enum dsflow_dtype type)
 {
@@ -18,6 +35,7 @@ static struct dsf_gpu_room forward_room(const struct dsflow_out_args *a,
                           dsf_gpu_place(a->w) | dsf_gpu_place(a->b);
 
     return (struct dsf_gpu_room){
+        .normed = rounded_bytes(&a->tile, type),
         .wide = dsf_gpu_left(type, dsf_gpu_product_fuses(type, places),
                              (size_t)a->tile.rows, (size_t)a->tile.width),
     };
@@ -31,11 +49,10 @@ static void forward(const struct dsflow_call *call, void *stream)
                      forward_room(a, call->bufs[DSFLOW_OUT_ATT].dtype), stream);
     const struct dsf_gpu_projection p = projection(&w);
 
-    dsf_gpu_project_to(&p, dsf_gpu_port(&w, DSFLOW_OUT_ATT),
-                       dsf_gpu_number(call, DSFLOW_OUT_UNIT, a->w),
-                       DSFLOW_OUT_Y,
-                       a->residual ? dsf_gpu_port(&w, DSFLOW_OUT_X) : NULL,
-                       dsf_gpu_number(call, DSFLOW_OUT_UNIT, a->b));
+    dsf_gpu_project_to(
+        &p, inputs(&w), dsf_gpu_number(call, DSFLOW_OUT_UNIT, a->w),
+        DSFLOW_OUT_Y, a->residual ? dsf_gpu_port(&w, DSFLOW_OUT_X) : NULL,
+        dsf_gpu_number(call, DSFLOW_OUT_UNIT, a->b));
 }
 
 DSF_GPU_SEGMENT_SIDE(out, forward, OUT, ATT);
@@ -80,6 +97,7 @@ static struct dsf_gpu_room backward_weight_room(const struct dsflow_out_args *a,
     const size_t width = (size_t)a->tile.width;
 
     return (struct dsf_gpu_room){
+        .normed = rounded_bytes(&a->tile, type),
         .wide =
             dsf_gpu_weight_wide(type, grad, width, dsf_tile_qwidth(&a->tile)),
         .sums = dsf_gpu_column_scratch((size_t)a->tile.rows, width),
@@ -100,8 +118,7 @@ static void backward_weight(const struct dsflow_call *call, void *stream)
     const struct dsf_gpu_gradient grad =
         dsf_gpu_gradient_but(&w, DSFLOW_OUT_GRAD, &matrix, 1);
 
-    dsf_gpu_project_weight(&p, dy, p.out, dsf_gpu_port(&w, DSFLOW_OUT_ATT),
-                           &grad, a->w);
+    dsf_gpu_project_weight(&p, dy, p.out, inputs(&w), &grad, a->w);
     dsf_gpu_bias_gradient(&p, dy, p.out, &grad, a->b);
 }
 

@@ -150,8 +150,9 @@ static void forward(const struct dsflow_call *call, void *stream)
         dsf_gpu_work(call, DSFLOW_QKV_X,
                      forward_room(a, call->bufs[DSFLOW_QKV_X].dtype), stream);
     const struct dsf_gpu_norm norm = DSF_GPU_NORM_OF(&w, DSFLOW_QKV_UNIT, a);
-    const void *xn = dsf_gpu_normed(&w, &norm, dsf_gpu_port(&w, DSFLOW_QKV_X),
-                                    (size_t)a->tile.rows);
+    const void *xn = dsf_gpu_normed_inputs(&w, &a->tile, &norm,
+                                           dsf_gpu_port(&w, DSFLOW_QKV_X),
+                                           (size_t)a->tile.rows);
 
     for (unsigned i = 0; i < ncolumns(a); i++) {
         const struct columns c = columns(a, i);
@@ -232,8 +233,9 @@ static void backward_weight(const struct dsflow_call *call, void *stream)
                 .dtype),
         stream);
     const struct dsf_gpu_norm norm = DSF_GPU_NORM_OF(&w, DSFLOW_QKV_UNIT, a);
-    const void *xn = dsf_gpu_normed(&w, &norm, dsf_gpu_port(&w, DSFLOW_QKV_X),
-                                    (size_t)a->tile.rows);
+    const void *xn = dsf_gpu_normed_inputs(&w, &a->tile, &norm,
+                                           dsf_gpu_port(&w, DSFLOW_QKV_X),
+                                           (size_t)a->tile.rows);
     const size_t rows =
         dsf_tile_qwidth(&a->tile) + (a->k < 0 ? dsf_tile_kvwidth(&a->tile) : 0);
     const struct dsf_gpu_extent matrix = { a->w, rows * norm.width };

@@ -2,7 +2,7 @@
  */
 #include "gpu/gpu.h"
 #include "gpu/numbers.h"
-#include "tasks/rows_args.h"
+#include "tasks/tile.h"
 
 static void norm_forward(const struct dsflow_call *call, void *stream)
 {
@@ -10,10 +10,13 @@ static void norm_forward(const struct dsflow_call *call, void *stream)
     const struct dsf_gpu_norm norm = dsf_gpu_norm_of(
         call, DSFLOW_NORM_UNIT, &a->tile, a->norm_w, a->norm_b);
     const struct dsflow_buf *x = &call->bufs[DSFLOW_NORM_X];
+    void *y = call->bufs[DSFLOW_NORM_Y].ptr;
 
-    dsf_gpu_norm_forward(&norm, x->dtype, x->ptr,
-                         call->bufs[DSFLOW_NORM_Y].ptr, (size_t)a->tile.rows,
+    dsf_gpu_norm_forward(&norm, x->dtype, x->ptr, y, (size_t)a->tile.rows,
                          stream);
+    if (dsf_tile_rounds(&a->tile))
+        dsf_gpu_round_inputs(&a->tile, x->dtype, y, y, (size_t)a->tile.rows,
+                             (size_t)a->tile.width, stream);
 }
 
 const struct dsf_gpu_side dsf_gpu_side_norm_forward = {

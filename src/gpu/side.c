@@ -51,6 +51,36 @@ const void *dsf_gpu_normed(const struct dsf_gpu_work *w,
     return w->normed;
 }
 
+const void *dsf_gpu_inputs(const struct dsf_gpu_work *w,
+                           const struct dsflow_tile *tile, const void *in,
+                           size_t rows, size_t cols)
+{
+    if (!dsf_tile_rounds(tile))
+        return in;
+    dsf_gpu_round_inputs(tile, w->type, in, w->normed, rows, cols, w->stream);
+    return w->normed;
+}
+
+void dsf_gpu_inputs_in_place(const struct dsf_gpu_work *w,
+                             const struct dsflow_tile *tile, void *x,
+                             size_t rows, size_t cols)
+{
+    if (dsf_tile_rounds(tile))
+        dsf_gpu_round_inputs(tile, w->type, x, x, rows, cols, w->stream);
+}
+
+const void *dsf_gpu_normed_inputs(const struct dsf_gpu_work *w,
+                                  const struct dsflow_tile *tile,
+                                  const struct dsf_gpu_norm *norm,
+                                  const void *x, size_t rows)
+{
+    const void *xn = dsf_gpu_normed(w, norm, x, rows);
+
+    if (norm->w != NULL)
+        dsf_gpu_inputs_in_place(w, tile, w->normed, rows, norm->width);
+    return xn;
+}
+
 struct dsf_gpu_product dsf_gpu_project(const struct dsf_gpu_projection *p,
                                        const void *x, const void *w, void *y,
                                        size_t ld)

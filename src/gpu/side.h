@@ -113,6 +113,23 @@ const void *dsf_gpu_normed(const struct dsf_gpu_work *w,
                            const struct dsf_gpu_norm *norm, const void *x,
                            size_t rows);
 
+/* Rows of inputs of a product as the tile says, in w->normed; `in` itself where
+ * it says nothing. */
+const void *dsf_gpu_inputs(const struct dsf_gpu_work *w,
+                           const struct dsflow_tile *tile, const void *in,
+                           size_t rows, size_t cols);
+
+/* What stands in `x` becomes them. */
+void dsf_gpu_inputs_in_place(const struct dsf_gpu_work *w,
+                             const struct dsflow_tile *tile, void *x,
+                             size_t rows, size_t cols);
+
+/* As dsf_gpu_normed: what is normed already is rounded already. */
+const void *dsf_gpu_normed_inputs(const struct dsf_gpu_work *w,
+                                  const struct dsflow_tile *tile,
+                                  const struct dsf_gpu_norm *norm,
+                                  const void *x, size_t rows);
+
 /* y[rows][out] = x[rows][in] W^T. */
 struct dsf_gpu_projection {
     const struct dsf_gpu_work *work;

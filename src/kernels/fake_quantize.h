@@ -40,7 +40,8 @@ enum {
     DSF_QUANTIZE_LEAST = 16,
     DSF_QUANTIZE_MOST = 128,
     DSF_QUANTIZE_MOST_OF = 16,
-    DSF_QUANTIZE_MOST_BITS = 16
+    DSF_QUANTIZE_MOST_BITS = 16,
+    DSF_QUANTIZE_FLOPS = 8 /* of a number, about */
 };
 
 struct dsf_fake_quantizer {

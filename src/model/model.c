@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/multiple.h"
 #include "base/units.h"
+#include "model/model_inputs.h"
 #include "model/model_sizes.h"
 
 #include <stdio.h>
@@ -88,6 +89,8 @@ static void add_layers(struct dsf_model *m, dsf_layer_fn change, void *user)
         m->layer[l + 1].dims = m->dims;
         if (l >= 0 && l < m->layers)
             m->layer[l + 1].dims.window = m->windows[l];
+        else
+            m->layer[l + 1].dims.input_quantizer = DSF_INPUTS_EXACT;
         if (change != NULL && l >= 0 && l < m->layers)
             change(user, l, &m->layer[l + 1].dims);
         for (; *s != NULL; s++)
@@ -192,7 +195,10 @@ struct dsflow_tile dsf_model_tile(const struct dsf_model *m, int32_t l)
                                  .rms = d->rms,
                                  .swiglu = d->swiglu,
                                  .rope = d->rope,
-                                 .eps = d->eps };
+                                 .eps = d->eps,
+                                 .input_quantizer = d->input_quantizer,
+                                 .input_bits = d->input_bits,
+                                 .input_group = d->input_group };
 }
 
 double dsf_model_keys(const struct dsf_model *m, int32_t l, int64_t sequence)
@@ -227,6 +233,8 @@ int dsf_model_init_layers(struct dsf_model *m, const struct dsf_job *job,
     }
     if (status == DSFLOW_OK)
         status = check_names(m, job, err);
+    if (status == DSFLOW_OK)
+        status = dsf_model_check_inputs(m, job, err);
     if (status < 0)
         dsf_model_fini(m);
     return status;

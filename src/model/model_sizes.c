@@ -9,6 +9,7 @@
 #include "config/option.h"
 #include "config/when.h"
 #include "model/hf.h"
+#include "model/model_inputs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -280,6 +281,7 @@ int dsf_model_find_sizes(struct dsf_model *m, const struct dsf_job *job,
     if (status < 0)
         return status;
     fill_sizes(m, &c);
+    dsf_model_find_inputs(m, job);
     if (m->dims.rope && m->dims.head_dim % 2 != 0)
         status = dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "heads",
                               "%lld: heads of %d: expected an even width for "

@@ -109,6 +109,19 @@ static const char *unsplit(const struct dsflow_plan *plan, int32_t parts,
             return "kv_heads";
         if ((*size = d->ffn) % parts != 0)
             return "ffn_width";
+        if (d->input_quantizer == DSF_INPUTS_EXACT)
+            continue;
+        if (d->input_group == 0 && parts > 1) {
+            *size = d->width;
+            return "the inputs of a token, which share a scale where "
+                   "activations.group is 0";
+        }
+        if (d->input_group > 0 && *size / parts % d->input_group != 0)
+            return "ffn_width in whole groups of activations.group";
+        *size = d->heads * d->head_dim;
+        if (d->input_group > 0 && *size / parts % d->input_group != 0)
+            return "the width of all heads in whole groups of "
+                   "activations.group";
     }
     *size = model->dims.vocab;
     if (model->dims.vocab_rows / model->dims.vocab_step < parts)

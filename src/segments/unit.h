@@ -33,6 +33,8 @@ struct dsf_dims {
     int32_t window; /* tokens that a token sees, itself included; 0: all before
                        it */
     float eps;
+    int16_t input_quantizer, input_bits; /* as those of tiles */
+    int32_t input_group;
 };
 
 struct dsf_tensor {

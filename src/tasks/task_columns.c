@@ -20,6 +20,8 @@ int dsf_mlp_up_needs(const struct dsflow_op *op, const void *args,
     };
     int status = dsf_tile_check(op, t, err);
 
+    if (status == DSFLOW_OK)
+        status = dsf_tile_quantizer_check(op, t, width, err);
     need[DSF_MLP_UP_X] = dsf_rows_of(t, width);
     need[DSF_MLP_UP_ACT] = dsf_rows_of(t, ffn);
     return status == DSFLOW_OK
@@ -37,6 +39,8 @@ int dsf_project_needs(const struct dsflow_op *op, const void *args,
                                            { "b", a->b, width, 1 } };
     int status = dsf_tile_check(op, t, err);
 
+    if (status == DSFLOW_OK)
+        status = dsf_tile_quantizer_check(op, t, ffn, err);
     need[DSF_PROJECT_X] = need[DSF_PROJECT_Y] = dsf_rows_of(t, width);
     need[DSF_PROJECT_IN] = dsf_rows_of(t, ffn);
     return status == DSFLOW_OK
@@ -54,7 +58,8 @@ static void up_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const double h = (double)dsf_tile_hwidth(t);
 
     cost->flops =
-        t->rows * (2.0 * t->width * h + 20.0 * t->ffn + 8.0 * t->width);
+        t->rows * (2.0 * t->width * h + 20.0 * t->ffn + 8.0 * t->width) +
+        dsf_tile_rounding(t, (double)dsf_tile_x(t));
     cost->bytes = dsf_ports_bytes(c, 1u << DSF_MLP_UP_UNIT) +
                   dsf_case_bytes(c, t->width * h);
 }
@@ -63,7 +68,8 @@ static void project_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
     const struct dsflow_tile *t = c->args;
 
-    cost->flops = 2.0 * t->rows * t->width * (t->ffn + 1.0);
+    cost->flops = 2.0 * t->rows * t->width * (t->ffn + 1.0) +
+                  dsf_tile_rounding(t, (double)t->rows * t->ffn);
     cost->bytes = dsf_ports_bytes(c, 1u << DSF_PROJECT_UNIT) +
                   dsf_case_bytes(c, (double)t->width * t->ffn);
 }
@@ -93,13 +99,19 @@ static size_t up_scratch(const struct dsflow_case *c)
            (dsf_round16(dsf_tile_x(t)) + (size_t)t->rows * dsf_tile_hwidth(t));
 }
 
-/* What the product leaves, before it is rounded. */
+static size_t rounded_inputs(const struct dsflow_tile *t)
+{
+    return dsf_tile_rounds(t) ? (size_t)t->rows * (size_t)t->ffn : 0;
+}
+
+/* What the product leaves, before it is narrowed; inputs that are rounded. */
 struct dsf_scratch dsf_project_scratch(const struct dsf_project_args *a)
 {
     const struct dsflow_tile *t = &a->tile;
 
     return (struct dsf_scratch){
         .wide = dsf_tile_x(t),
+        .narrow = rounded_inputs(t),
         .product = dsf_projection_scratch(DSFLOW_DIR_FORWARD, (size_t)t->rows,
                                           (size_t)t->ffn, (size_t)t->width),
     };
@@ -109,7 +121,7 @@ static size_t project_scratch(const struct dsflow_case *c)
 {
     return dsf_is_narrow(dsf_case_type(c))
                ? dsf_scratch_bytes(dsf_project_scratch(c->args))
-               : 0;
+               : DSF_CELL * rounded_inputs(c->args);
 }
 
 #define NARROW .floats = DSFLOW_NARROW

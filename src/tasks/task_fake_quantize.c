@@ -8,8 +8,8 @@
 enum { IN = 1, OUT };
 
 #define OF(place) offsetof(struct dsf_fake_quantize_args, place)
-DSF_EACH_NUMBER(fake_quantize, .elems = OF(elems), .first = OF(at), .flops = 8,
-                .control = 1,
+DSF_EACH_NUMBER(fake_quantize, .elems = OF(elems), .first = OF(at),
+                .flops = DSF_QUANTIZE_FLOPS, .control = 1,
                 .ports = { { IN, OF(in_at), 1 }, { OUT, OF(out_at), 1 } })
 
 static int fake_quantize_check(const struct dsflow_case *c,

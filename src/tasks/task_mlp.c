@@ -21,6 +21,10 @@ int dsf_mlp_needs(const struct dsflow_op *op, const void *args,
     };
     int status = dsf_tile_check(op, t, err);
 
+    if (status == DSFLOW_OK && whole)
+        status = dsf_tile_quantizer_check(op, t, width, err);
+    if (status == DSFLOW_OK)
+        status = dsf_tile_quantizer_check(op, t, (size_t)t->ffn, err);
     need[DSFLOW_MLP_Y] = need[DSFLOW_MLP_DY] = need[DSFLOW_MLP_DX] =
         dsf_rows_of(t, width);
     need[DSFLOW_MLP_H] = need[DSFLOW_MLP_DH] = dsf_rows_of(t, h);
@@ -44,6 +48,7 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const struct dsflow_tile *t = &a->tile;
     const int hidden = c->op->direction == DSFLOW_DIR_HIDDEN;
     const int weight = c->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT;
+    const int back = c->op->direction == DSFLOW_DIR_BACKWARD_INPUT;
     const double rows = t->rows, h = (double)dsf_tile_hwidth(t);
 
     cost->flops = 2 * rows * t->width * (hidden ? h : h + t->ffn) +
@@ -51,6 +56,10 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     cost->bytes = dsf_ports_bytes(c, weight ? 1u << DSFLOW_MLP_UNIT : 0);
     if (a->norm_w >= 0)
         cost->flops += 8 * rows * t->width;
+    if (a->norm_w >= 0 && !back)
+        cost->flops += dsf_tile_rounding(t, rows * t->width);
+    if (!hidden && !weight)
+        cost->flops += dsf_tile_rounding(t, rows * t->ffn);
     if (a->norm_w >= 0 && weight)
         cost->bytes += dsf_case_bytes(c, 2.0 * t->width);
 }

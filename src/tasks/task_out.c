@@ -16,6 +16,9 @@ int dsf_out_needs(const struct dsflow_op *op, const void *args,
     };
     int status = dsf_tile_check(op, t, err);
 
+    if (status == DSFLOW_OK)
+        status = dsf_tile_quantizer_check(op, t, nq, err);
+
     need[DSFLOW_OUT_X] = dsf_matrix(a->residual ? (size_t)t->rows : 0, width);
     need[DSFLOW_OUT_Y] = need[DSFLOW_OUT_DY] = dsf_rows_of(t, width);
     need[DSFLOW_OUT_ATT] = need[DSFLOW_OUT_DATT] = dsf_rows_of(t, nq);
@@ -48,9 +51,11 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
         cost->flops += 2 * a->tile.rows * nq;
     else if (c->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT)
         cost->flops += x;
+    if (c->op->direction != DSFLOW_DIR_BACKWARD_INPUT)
+        cost->flops += dsf_tile_rounding(&a->tile, a->tile.rows * nq);
 }
 
-/* What the product leaves, before it is rounded. */
+/* What the product leaves, before it is narrowed; inputs that are rounded. */
 struct dsf_scratch dsf_out_scratch(enum dsflow_direction direction,
                                    const struct dsflow_out_args *a)
 {
@@ -64,6 +69,8 @@ struct dsf_scratch dsf_out_scratch(enum dsflow_direction direction,
         s.wide = rows * width;
     else if (direction == DSFLOW_DIR_BACKWARD_INPUT)
         s.wide = rows * nq;
+    if (direction != DSFLOW_DIR_BACKWARD_INPUT && dsf_tile_rounds(t))
+        s.narrow = rows * nq;
     return s;
 }
 
@@ -72,7 +79,10 @@ static size_t scratch(const struct dsflow_case *c)
     const struct dsflow_out_args *a = c->args;
 
     if (!dsf_is_narrow(dsf_case_type(c)))
-        return 0;
+        return c->op->direction != DSFLOW_DIR_BACKWARD_INPUT &&
+                       dsf_tile_rounds(&a->tile)
+                   ? DSF_CELL * (size_t)a->tile.rows * dsf_tile_qwidth(&a->tile)
+                   : 0;
     return dsf_scratch_bytes(dsf_out_scratch(c->op->direction, a)) +
            dsf_gradient_scratch(c, DSFLOW_OUT_GRAD, dsf_tile_qwidth(&a->tile),
                                 (size_t)a->tile.width);

@@ -60,6 +60,8 @@ int dsf_qkv_needs(const struct dsflow_op *op, const void *args,
 
     if (status == DSFLOW_OK)
         status = check_rows(op, a, err);
+    if (status == DSFLOW_OK && whole)
+        status = dsf_tile_quantizer_check(op, t, width, err);
     if (status < 0)
         return status;
     if (whole || !dsf_is_optional(op, DSFLOW_QKV_X))
@@ -103,6 +105,8 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 
     cost->flops = 2.0 * x * (double)(dsf_tile_qwidth(t) + nkv) +
                   (a->norm_w < 0 ? 0 : 8.0 * x);
+    if (a->norm_w >= 0 && c->op->direction != DSFLOW_DIR_BACKWARD_INPUT)
+        cost->flops += dsf_tile_rounding(t, x);
     if (t->rope && !weight)
         floats += (double)dsf_tile_length(t) * t->head_dim;
     if (a->k >= 0 && weight)

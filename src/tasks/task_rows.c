@@ -37,6 +37,8 @@ int dsf_norm_needs(const struct dsflow_op *op, const void *args,
             dsflow_fail(err, DSFLOW_EINVAL,
                         "%s: eps: %g: expected more than 0 and less than 1",
                         op->name, (double)t->eps);
+    if (status == DSFLOW_OK)
+        status = dsf_tile_quantizer_check(op, t, width, err);
     need[DSFLOW_NORM_X] = need[DSFLOW_NORM_Y] = need[DSFLOW_NORM_DY] =
         need[DSFLOW_NORM_DX] = dsf_rows_of(t, width);
     if (a->residual)
@@ -69,7 +71,7 @@ static void norm_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const double vectors = a->norm_b < 0 ? 1 : 2;
 
     if (c->op->direction == DSFLOW_DIR_FORWARD) {
-        cost_of(c, 8, 2, 0, vectors, cost);
+        cost_of(c, 8 + dsf_tile_rounding(&a->tile, 1), 2, 0, vectors, cost);
     } else if (c->op->direction == DSFLOW_DIR_BACKWARD_INPUT) {
         cost_of(c, 16, a->residual ? 3 : 2, 1, 3, cost);
     } else {

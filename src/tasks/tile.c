@@ -7,6 +7,10 @@
 
 #include <stdbool.h>
 
+_Static_assert((int)DSF_INPUTS_SYMMETRIC == (int)DSF_SYMMETRIC &&
+                   (int)DSF_INPUTS_ASYMMETRIC == (int)DSF_ASYMMETRIC,
+               "[activations] names the quantizers of the kernels");
+
 /* Larger numbers are nobody's model. */
 #define MOST (1 << 24)
 
@@ -61,6 +65,31 @@ int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: eps: %g: expected more than 0 and less than 1",
                            op->name, (double)t->eps);
+    return DSFLOW_OK;
+}
+
+int dsf_tile_quantizer_check(const struct dsflow_op *op,
+                             const struct dsflow_tile *t, size_t n,
+                             struct dsflow_err *err)
+{
+    const int32_t group = t->input_group;
+
+    if (!dsf_tile_rounds(t))
+        return DSFLOW_OK;
+    if ((t->input_quantizer != DSF_SYMMETRIC &&
+         t->input_quantizer != DSF_ASYMMETRIC) ||
+        t->input_bits < 2 || t->input_bits > DSF_QUANTIZE_MOST_BITS ||
+        (group != 0 && group < DSF_QUANTIZE_LEAST) ||
+        group > DSF_QUANTIZE_MOST || (group & (group - 1)) != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: inputs by quantizer %d of %d bits in groups of "
+                           "%d: there is none",
+                           op->name, (int)t->input_quantizer,
+                           (int)t->input_bits, (int)group);
+    if (n % (size_t)(group > 0 ? group : DSF_QUANTIZE_LEAST) != 0)
+        return dsflow_fail(
+            err, DSFLOW_EINVAL, "%s: rows of %zu inputs: expected groups of %d",
+            op->name, n, (int)(group > 0 ? group : DSF_QUANTIZE_LEAST));
     return DSFLOW_OK;
 }
 

@@ -3,6 +3,7 @@
 #define DSF_TASKS_TILE_H
 
 #include <dsflow/op.h>
+#include "kernels/fake_quantize.h"
 #include "tasks/args.h"
 
 /* Attention works on this many queries by this many keys at a time; the head
@@ -45,6 +46,32 @@ static inline size_t dsf_tile_hwidth(const struct dsflow_tile *t)
 static inline size_t dsf_tile_length(const struct dsflow_tile *t)
 {
     return (size_t)t->rows / (size_t)t->nseq;
+}
+
+/* Are the inputs of products as a quantized model has them, and how? */
+static inline int dsf_tile_rounds(const struct dsflow_tile *t)
+{
+    return t->input_quantizer != DSF_UNQUANTIZED;
+}
+
+static inline struct dsf_fake_quantizer
+dsf_tile_quantizer(const struct dsflow_tile *t)
+{
+    return (struct dsf_fake_quantizer){ .quantizer = t->input_quantizer,
+                                        .bits = t->input_bits,
+                                        .group = t->input_group };
+}
+
+/* Are there such, and are rows of `n` numbers whole groups of them? Also of what
+ * is not rounded. */
+int dsf_tile_quantizer_check(const struct dsflow_op *op,
+                             const struct dsflow_tile *t, size_t n,
+                             struct dsflow_err *err);
+
+/* What rounding `n` inputs costs. */
+static inline double dsf_tile_rounding(const struct dsflow_tile *t, double n)
+{
+    return dsf_tile_rounds(t) ? DSF_QUANTIZE_FLOPS * n : 0;
 }
 
 /* A number of floats, rounded up to whole cache lines: parts of scratch. */

@@ -23,6 +23,10 @@ static void warn_of_model(const struct dsf_session *s)
         dsf_warn("%s sparse_attention.mode = \"%s\": there this model attends "
                  "to all tokens before, as it was not trained to",
                  cannot, s->job->sparse.mode);
+    if (s->job->activations.quantize != DSF_INPUTS_EXACT)
+        dsf_warn("%s [activations]: there the inputs of matrices are exact, "
+                 "unless what loads the model rounds them",
+                 cannot);
     if (dsf_identity_segments(&s->model, segments, sizeof(segments)))
         dsf_warn(
             "%s that layers are of %s: there they are of " DSF_USUAL_SEGMENTS,

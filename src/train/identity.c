@@ -398,6 +398,24 @@ static void list_weights(const struct dsf_job *j, struct dsf_identity *of)
     list_parts(of, DSF_EFFECT_PRECISION, "weights.prune", pruned_by);
 }
 
+/* What the inputs of matrices are rounded to. */
+static void list_activations(const struct dsf_job *j, struct dsf_identity *of)
+{
+    static const char *const names[] = { DSF_INPUT_QUANTIZERS(
+        DSF_CHOICE_NAME) };
+    static const char *const by[] = { "activations.bits", "activations.group",
+                                      NULL };
+    const struct dsf_job_activations *keys = &j->activations;
+    char how[64] = "";
+
+    if (keys->quantize != DSF_INPUTS_EXACT)
+        snprintf(how, sizeof(how), " %d bits in groups of %d", (int)keys->bits,
+                 (int)keys->group);
+    add(of, DSF_EFFECT_PRECISION, "activations.quantize", "%s%s",
+        names[keys->quantize], how);
+    list_parts(of, DSF_EFFECT_PRECISION, "activations.quantize", by);
+}
+
 void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
 {
     const struct dsf_job *j = s->job;
@@ -410,6 +428,7 @@ void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
              dsf_identity_momentum(j));
     list_types(s, of);
     list_weights(j, of);
+    list_activations(j, of);
     list_sent(s, of);
     add(of, DSF_EFFECT_TEXT, "job.seed", "%" PRId64, j->main.seed);
     add_flag(of, DSF_EFFECT_TEXT, "data.shuffle", j->data.shuffle);

@@ -45,7 +45,8 @@ static const struct {
                    { "compress.embedding", "dense" },
                    { "weights.quantize", "none" },
                    { "weights.prune", "none" },
-                   { "weights.embedding", "false" } };
+                   { "weights.embedding", "false" },
+                   { "activations.quantize", "none" } };
 
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,
                       struct dsflow_err *err)

@@ -261,17 +261,41 @@ static struct dsflow_tile tile_of(int32_t rows, int32_t nseq, int32_t heads,
 }
 
 /* Of the rows of a micro-batch of GPT-2 1.5B. */
-static void measure_norms(void)
+static struct dsflow_tile normed_tile(void)
 {
-    const struct dsflow_tile t = tile_of(16384, 16, small ? 1 : 25, 64);
+    return tile_of(16384, 16, small ? 1 : 25, 64);
+}
+
+static void measure_norm(const char *name, struct dsflow_tile t, double bytes)
+{
     const struct dsf_norm_args args = { t, 0, t.width, 1, 0 };
     const int64_t n = (int64_t)t.rows * t.width;
 
     measure_task(
-        "norm forward", "norm.forward", &args, 4.0 * (double)n, 0,
+        name, "norm.forward", &args, bytes * (double)n, 0,
         (struct port[PORTS]){ { DSFLOW_NORM_X, DSFLOW_BF16, n },
                               { DSFLOW_NORM_UNIT, DSFLOW_BF16, 2 * t.width },
                               { DSFLOW_NORM_Y, DSFLOW_BF16, n } });
+}
+
+/* And its rows as inputs of 8 bits, which are read and written once more. */
+static void measure_inputs(const char *name, int32_t group)
+{
+    struct dsflow_tile t = normed_tile();
+
+    t.input_quantizer = DSF_SYMMETRIC;
+    t.input_bits = 8;
+    t.input_group = group;
+    measure_norm(name, t, 8);
+}
+
+static void measure_norms(void)
+{
+    const struct dsflow_tile t = normed_tile();
+    const struct dsf_norm_args args = { t, 0, t.width, 1, 0 };
+    const int64_t n = (int64_t)t.rows * t.width;
+
+    measure_norm("norm forward", t, 4);
     measure_task(
         "norm backward", "norm.backward_input", &args, 10.0 * (double)n, 0,
         (struct port[PORTS]){ { DSFLOW_NORM_X, DSFLOW_BF16, n },
@@ -484,6 +508,8 @@ int main(int argc, char **argv)
     measure_weights("symmetric 4 bits", DSF_SYMMETRIC, 0, 0);
     measure_weights("ternary", DSF_TERNARY, 0, 0);
     measure_weights("2:4", DSF_UNQUANTIZED, 2, 4);
+    measure_inputs("norm, 8 bits of 64", 64);
+    measure_inputs("norm, 8 bits of a row", 0);
     measure_attention("attention 128 forward", "attention 128 backward",
                       small ? 1 : 16, 128, 0);
     measure_attention("attention 64 forward", "attention 64 backward",

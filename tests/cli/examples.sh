@@ -127,6 +127,11 @@ paste a b | awk '($1 - $2) ^ 2 > 1e-10 * $2 ^ 2 { bad = 1; print } END { exit ba
     fault "gated_norm: export: $(cat log)"
 grep -q "cannot say that layers are of qkv, attention, out, gated_norm, mlp" log ||
     fault "gated_norm: export says nothing: $(cat log)"
+"$dsflow" plan gated_norm.toml --set data.train=../text.txt \
+    --set activations.quantize=symmetric > log 2>&1 &&
+    fault "gated_norm: its inputs are not rounded, and nobody says so"
+grep -q 'activations: quantize: "symmetric": expected none with the segment "gated_norm" of a plug-in, whose inputs nobody rounds$' log ||
+    fault "gated_norm: $(cat log)"
 "$dsflow" run gated_norm.toml --set job.output=gated --resume --set job.steps=7 \
     --set data.train=../text.txt --set batch.groups=2 \
     --set 'model.segments=["qkv", "attention", "out", "mlp"]' > log 2>&1 &&

@@ -38,6 +38,7 @@ secondary:compress.params=int8 compress.secondary=1 zero.stage=3
 embedding="rows":compress.embedding=rows model.family=llama model.tied=false model.vocab=4096
 quantize:weights.quantize=symmetric weights.group=32
 prune:weights.prune=2:4
+activations:activations.quantize=symmetric activations.group=32
 lamb:optimizer.kind=lamb
 adagrad:optimizer.kind=adagrad
 muon:optimizer.kind=muon

@@ -97,4 +97,13 @@ exec ./tests/same/test_meshes \
         offload.share=0.3 offload.piece=4KiB precision.compute=bf16)" \
     "$(trial llama batch.sequences=2 machine.gpus=2 mesh.data=2 zero.stage=3 \
         zero.keep=0 weights.quantize=ternary weights.group=32 \
-        weights.embedding=true)"
+        weights.embedding=true)" \
+    "$(trial llama batch.sequences=2 machine.gpus=2 mesh.data=2 zero.stage=3 \
+        zero.keep=0 activations.quantize=symmetric activations.group=16 \
+        recompute.what=block $nvme)" \
+    "$(trial gpt2 batch.sequences=2 machine.gpus=2 mesh.tensor=2 \
+        activations.quantize=asymmetric activations.group=16 \
+        precision.compute=bf16)" \
+    "$(trial llama batch.sequences=2 machine.gpus=2 mesh.data=2 zero.stage=1 \
+        activations.quantize=asymmetric activations.group=0 \
+        precision.compute=bf16)"

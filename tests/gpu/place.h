@@ -39,6 +39,7 @@ void place_order(uint64_t seed);
 #define PLACE_MAIN(name) test_module_##name
 int test_module_attention(int argc, char **argv);
 int test_module_first(int argc, char **argv);
+int test_module_inputs(int argc, char **argv);
 int test_module_same_bits(int argc, char **argv);
 int test_module_sides(int argc, char **argv);
 #else

@@ -93,6 +93,7 @@ static const struct {
     { "sides", test_module_sides, 0 },
     { "first", test_module_first, 0 },
     { "same_bits", test_module_same_bits, 0 },
+    { "inputs", test_module_inputs, 0 },
     { "attention", test_module_attention, 1 },
     { "place", test_module_place, 0 },
     { "planted", test_module_planted, 1 },

@@ -64,6 +64,7 @@
     "weights.period=1 weights.group=16 "
 #define PRUNED         "weights.prune=2:4 weights.prune_from=2 "
 #define PARAMS(format) "compress.keep=0 compress.params=" format " "
+#define INPUTS(by)     "activations.quantize=" by " activations.group=16 "
 
 const char *const mesh_trials[] = {
     /* Data parallel, and what ZeRO shares out of it. */
@@ -694,6 +695,21 @@ const char *const mesh_trials[] = {
     "gpt2 " ONEBIT IN_BITS("symmetric") "mesh.data=2 zero.stage=1 "
                                         "batch.groups=4",
     "gpt2 " GRADS("int8") IN_BITS("symmetric") GATED "mesh.data=2",
+
+    /* Inputs that are rounded are so on the rank that has them. */
+    "gpt2 " INPUTS("symmetric") "mesh.data=2 mesh.pipeline=2 zero.stage=2",
+    "llama " INPUTS("asymmetric") "activations.bits=4 mesh.data=2 zero.stage=3 "
+                                  "zero.keep=0 recompute.what=block "
+                                  "offload.piece=4KiB " ALL_NVME,
+    "gpt2 " INPUTS("asymmetric") "precision.compute=bf16 mesh.sequence=2 "
+                                 "batch.tile=16 zero.stage=1",
+    "llama " INPUTS("symmetric") "mesh.tensor=2",
+    "gpt2 " INPUTS("symmetric") "activations.bits=4 precision.compute=bf16 "
+                                "mesh.tensor=2 recompute.what=block",
+    "llama activations.quantize=symmetric activations.group=0 mesh.data=2 "
+    "mesh.pipeline=2 zero.stage=2 precision.compute=bf16 recompute.what=block",
+    "gpt2 " INPUTS("symmetric") IN_BITS("symmetric") PRUNED OVERFLOWS
+    "mesh.data=2 zero.stage=2 recompute.what=attention",
 
     /* Sums of nodes are coded again: of some groups of a rank, of several
      * ranks, of groups that stand across ranks, and where the sums are fewer

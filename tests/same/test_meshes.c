@@ -54,7 +54,7 @@ static const char *const counts[] = {
     "shrink.",           "lamb.",         "muon.",
     "onebit_adam.",      "onebit_lamb.",  "compress.",
     "sparse_attention.", "zeroone_adam.", "batch.head_columns",
-    "weights.",
+    "weights.",          "activations.",
 };
 
 /* But for those of them that only say what is sent: where gradients are coded,
@@ -186,14 +186,16 @@ static void compare_unit(const struct training *tr, unsigned u, int kind,
     }
 }
 
-/* To cores, where states in few bits are rounded another way now and then.
- * Parts of tensor ranks are coded in blocks of their own. */
+/* To cores, where states in few bits are rounded another way now and then. An
+ * input that is off by its last bit may have another code. Parts of tensor
+ * ranks are coded in blocks of their own. */
 static double near(const struct trial *of)
 {
     bool narrow = dsf_compute_type(&of->job) != DSFLOW_FP32 ||
                   dsf_compresses_gradients(&of->job) ||
                   dsf_compresses_params(&of->job) ||
                   dsf_sends_signs(&of->job) ||
+                  of->job.activations.quantize != DSF_INPUTS_EXACT ||
                   (on_gpus && dsf_job_states(&of->job) != DSFLOW_FP32);
 
     return narrow ? BF16_NEAR : TENSOR_NEAR;

@@ -148,6 +148,8 @@ static const struct {
     { "weights.quantize_from", "weights.quantize=binary", "" },
     { "weights.prune_from", "weights.prune=2:4", "weights.quantize=binary" },
     { "weights.embedding", "weights.prune=1:2", "" },
+    { "activations.bits", "activations.quantize=symmetric", "" },
+    { "activations.group", "activations.quantize=asymmetric", "" },
     { "compress.block", "compress.gradients=int8", "" },
     { "compress.keep", "compress.params=bf16", "" },
     { "compress.error", "compress.gradients=int4", "compress.params=int8" },

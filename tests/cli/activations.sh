@@ -1,0 +1,87 @@
+# activations.sh - inputs of matrices that are rounded: the same numbers on any
+# mesh, after a stop and with several workers for a token; what is evaluated and
+# what text is written with is what was trained.
+. "${srcdir:-.}/tests/cli/lib.sh"
+
+other() {
+    a=$1/checkpoints/step-10/params.safetensors
+    ! cmp -s "$a" "$2/checkpoints/step-10/params.safetensors" ||
+        fault "$1 and $2 have the same parameters"
+}
+
+loss() { # of `dsflow eval`, with these arguments
+    "$dsflow" eval "$@" --set job.name=eval 2>err >log ||
+        fault "eval $*: $(cat err)"
+    sed -n 's/^loss //p' log
+}
+
+refused() { # one line: what it says, and the arguments
+    expected=$1
+    shift
+    "$dsflow" plan job.toml "$@" >log 2>err && fault "plan $* is not refused"
+    [ "$(wc -l <err)" = 1 ] && grep -q -e "$expected" err ||
+        fault "plan $*: $(cat err)"
+}
+
+four="--set batch.groups=4"
+stop="--set job.steps=4 --set schedule.total=10"
+eight="--set activations.quantize=symmetric --set activations.group=16"
+few="--set activations.quantize=asymmetric --set activations.bits=3"
+few="$few --set activations.group=32 --set precision.compute=bf16"
+run exact $four
+token="--set activations.quantize=symmetric --set activations.group=0"
+for what in "$eight" "$few" "$token"; do
+    rm -rf one mesh stopped
+    run one $four $what --executor serial
+    other one exact
+    run mesh $four $what --set mesh.data=4 --set zero.stage=3 \
+        --set offload.optimizer=cpu --set recompute.what=block
+    same one mesh
+    run stopped $four $what $stop
+    run stopped $four $what --set mesh.data=2 --set zero.stage=1 --resume
+    same one stopped
+
+    # Text, of whole segments and of columns of them.
+    "$dsflow" generate one --temperature 0 --tokens 20 \
+        --set machine.workers=1 >text 2>log &&
+        "$dsflow" generate one --temperature 0 --tokens 20 --set machine.workers=2 \
+            >text-of-two 2>log || fault "generate: $(cat log)"
+    cmp -s text text-of-two || fault "$what: two workers write something else"
+done
+
+# The other way round a run that was exact goes on rounded, and says so.
+run begun $four $stop
+"$dsflow" run job.toml --set job.output=begun $four $eight --resume >log 2>err ||
+    fault "a run that goes on rounded: $(cat err)"
+[ "$(grep -c 'activations\.' err)" = 1 ] &&
+    grep -q 'activations.quantize: none in the run, now symmetric 8 bits in groups of 16: ' err ||
+    fault "it does not say so in a line: $(cat err)"
+other begun exact
+
+# A folder that others load has no words for it.
+rm -rf one
+run one $four $eight
+was=$(loss one)
+"$dsflow" checkpoint export one exported >log 2>&1 || fault "export: $(cat log)"
+grep -q 'a Hugging Face folder cannot say \[activations\]' log ||
+    fault "export says nothing: $(cat log)"
+sed -e '/^\[model\]/,/^\[/{/^\[/!d}' -e 's/^\[model\]/&\ninit = "exported"/' \
+    one/job.toml >loaded.toml
+is=$(loss loaded.toml --step 0 --set job.output=none)
+[ "$was" = "$is" ] || fault "the loss is $was, and $is of what was exported"
+exact=$(loss loaded.toml --step 0 --set job.output=none \
+    --set activations.quantize=none)
+[ "$was" != "$exact" ] || fault "the exact loss is $was, too"
+
+refused 'activations: group: 48: expected 0, 16, 32, 64 or 128$' \
+    --set activations.quantize=symmetric --set activations.group=48
+refused 'activations: group: 128: expected a divisor of model.width, ' \
+    --set activations.quantize=symmetric --set activations.group=128
+refused 'activations: bits: 9: expected a whole number, 2 to 8$' \
+    --set activations.quantize=symmetric --set activations.bits=9
+refused 'mesh: tensor: 2: the inputs of a token, which share a scale where activations.group is 0, 32, does not split: expected one of 1$' \
+    $token --set mesh.tensor=2
+refused 'mesh: tensor: 2: .* in whole groups of activations.group, [0-9]*, does not split: expected one of 1$' \
+    --set activations.quantize=symmetric --set activations.group=32 \
+    --set mesh.tensor=2
+finish
