@@ -195,8 +195,7 @@ static void take_group(struct dsf_ds *x, struct dsf_ds_groups *g,
     free(related);
 }
 
-/* Are all matrices of blocks hit, of one family, and of the others all or none?
- */
+/* Are all matrices of blocks hit, of one family? */
 static bool covers(struct dsf_ds_groups *g, int family)
 {
     unsigned missed = 0, hit = 0, outside = 0;
@@ -208,8 +207,8 @@ static bool covers(struct dsf_ds_groups *g, int family)
         } else if (modules[i].family == family) {
             missed += !g->hit[i];
         }
-    g->embedding = hit > 0;
-    return missed == 0 && (hit == 0 || hit == outside);
+    g->outside = hit > 0;
+    return missed == 0 && (!g->together || hit == 0 || hit == outside);
 }
 
 bool dsf_ds_take_groups(struct dsf_ds *x, struct dsf_ds_groups *g)
@@ -236,9 +235,7 @@ bool dsf_ds_take_groups(struct dsf_ds *x, struct dsf_ds_groups *g)
         family++;
     if (g->first == NULL || family == NFAMILIES)
         dsf_ds_refuse(x, g->path,
-                      "[weights] is of all matrices of blocks, and of "
-                      "embeddings and the head together or not: expected "
-                      "modules that are these, as [\"*\"]");
+                      "%s: expected modules that are these, as [\"*\"]", g->of);
     g->taken = x->nrefused == before;
     return g->taken;
 }

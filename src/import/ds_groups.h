@@ -10,9 +10,12 @@ enum { DSF_DS_MOST_MODULES = 32 };
 struct dsf_ds_groups {
     const char *path;          /* of all of them */
     const char *const *params; /* that each may have */
+    const char *of;            /* which modules a job can have, in words */
+    bool together;             /* those outside of blocks: all or none */
     char *first; /* path of the first one, to be freed; NULL: there is none */
     bool hit[DSF_DS_MOST_MODULES];
-    bool taken, embedding;
+    bool taken;
+    bool outside; /* some outside of blocks are hit */
 };
 
 /* True: there are groups that can be had, all of them alike. */

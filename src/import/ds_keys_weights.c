@@ -1,4 +1,5 @@
-/* ds_keys_weights.c - DeepSpeed's keys of weights that are quantized or pruned.
+/* ds_keys_weights.c - DeepSpeed's keys of what is trained to be quantized or
+ * pruned.
  *
  * A section asks for something by `enabled` of its shared parameters alone. */
 #include "import/ds_keys.h"
@@ -66,15 +67,12 @@ static const struct dsf_ds_key keys[] = {
     { CP "schedule_offset", DSF_DS_NEEDLESS, "it belongs to channel_pruning" },
     { CT "channel_pruning.different_groups.*", DSF_DS_NEEDLESS,
       "it belongs to channel_pruning" },
-    { AQ "enabled", DSF_DS_REFUSED, "dsflow quantizes weights alone" },
-    { AQ "quantization_type", DSF_DS_NEEDLESS,
-      "it belongs to activation_quantization" },
-    { AQ "range_calibration", DSF_DS_NEEDLESS,
-      "it belongs to activation_quantization" },
-    { AQ "schedule_offset", DSF_DS_NEEDLESS,
-      "it belongs to activation_quantization" },
-    { CT "activation_quantization.different_groups.*", DSF_DS_NEEDLESS,
-      "it belongs to activation_quantization" },
+    { AQ "enabled", DSF_DS_BECOMES, "activations.quantize" },
+    { AQ "quantization_type", DSF_DS_BECOMES, "activations.quantize" },
+    { AQ "range_calibration", DSF_DS_BECOMES, "activations.group" },
+    { AQ "schedule_offset", DSF_DS_BECOMES, "activations.quantize" },
+    { CT "activation_quantization.different_groups.*", DSF_DS_BECOMES,
+      "activations.bits" },
     { CT "layer_reduction.enabled", DSF_DS_REFUSED,
       "a student of a teacher's layers is exported (dsflow checkpoint export "
       "--layers), and then is model.init" },

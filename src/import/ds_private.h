@@ -60,6 +60,10 @@ void dsf_ds_set_number(struct dsf_ds *x, const char *table, const char *key,
 void dsf_ds_set_text(struct dsf_ds *x, const char *table, const char *key,
                      const char *path, const char *value);
 
+/* More words behind what that line's comment says. */
+void dsf_ds_add_comment(struct dsf_ds *x, const char *table, const char *key,
+                        const char *words);
+
 /* It is left open: `why` says what is to be done. */
 void dsf_ds_leave(struct dsf_ds *x, const char *table, const char *key,
                   const char *why);
@@ -83,11 +87,13 @@ void dsf_ds_write(const struct dsf_ds *x, FILE *out);
 /* ds_rules.c: all that follows for the job, for the batch, the mesh and types
  * there; ds_optimizer.c: for the optimizer and the learning rate; ds_zero.c:
  * for ZeRO, in a step that computes in this type, and for memories;
- * ds_weights.c: for weights that are quantized or pruned. */
+ * ds_weights.c: for weights that are quantized or pruned; ds_activations.c: for
+ * inputs of matrices that are. */
 void dsf_ds_rules(struct dsf_ds *x);
 void dsf_ds_optimizer(struct dsf_ds *x);
 void dsf_ds_zero(struct dsf_ds *x, const char *compute);
 void dsf_ds_memories(struct dsf_ds *x);
 void dsf_ds_weights(struct dsf_ds *x, const char *compute);
+void dsf_ds_activations(struct dsf_ds *x);
 
 #endif

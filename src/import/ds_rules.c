@@ -482,6 +482,7 @@ void dsf_ds_rules(struct dsf_ds *x)
     dsf_ds_zero(x, compute);
     dsf_ds_memories(x);
     dsf_ds_weights(x, compute);
+    dsf_ds_activations(x);
     take_recompute(x);
     take_sparse(x);
     if (dsf_ds_get(x, "tensorboard.enabled") != NULL)

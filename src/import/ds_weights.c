@@ -188,22 +188,28 @@ void dsf_ds_weights(struct dsf_ds *x, const char *compute)
     static const char *const bits[] = { "start_bits", "target_bits",
                                         "quantization_period", NULL };
     static const char *const ratio[] = { "dense_ratio", NULL };
+    static const char of[] = "[weights] is of all matrices of blocks, and of "
+                             "embeddings and the head together or not";
     struct dsf_ds_groups q = { .path = GROUPS("weight_quantization"),
-                               .params = bits };
+                               .params = bits,
+                               .of = of,
+                               .together = true };
     struct dsf_ds_groups p = { .path = GROUPS("sparse_pruning"),
-                               .params = ratio };
+                               .params = ratio,
+                               .of = of,
+                               .together = true };
 
     if (dsf_ds_true(x, WQ "enabled", false))
         take_quantization(x, &q, compute);
     if (dsf_ds_true(x, SP "enabled", false))
         take_pruning(x, &p);
-    if (q.taken && p.taken && q.embedding != p.embedding)
+    if (q.taken && p.taken && q.outside != p.outside)
         dsf_ds_refuse(x, p.path,
                       "weights.embedding is of both: expected the modules of "
                       "weight_quantization");
-    if ((q.taken && q.embedding) || (p.taken && p.embedding))
+    if ((q.taken && q.outside) || (p.taken && p.outside))
         dsf_ds_set(x, "weights", "embedding",
-                   q.taken && q.embedding ? q.path : p.path, "true");
+                   q.taken && q.outside ? q.path : p.path, "true");
     free(q.first);
     free(p.first);
 }

@@ -15,17 +15,28 @@
 /* The column of comments. */
 enum { COMMENTS = 28 };
 
-static struct dsf_ds_line *line_of(struct dsf_ds *x, const char *table,
-                                   const char *key)
+static struct dsf_ds_line *find_line(struct dsf_ds *x, const char *table,
+                                     const char *key)
 {
     for (size_t i = 0; i < x->nlines; i++)
         if (strcmp(x->lines[i].table, table) == 0 &&
-            strcmp(x->lines[i].key, key) == 0) {
-            free(x->lines[i].value);
-            free(x->lines[i].path);
-            free(x->lines[i].comment);
+            strcmp(x->lines[i].key, key) == 0)
             return &x->lines[i];
-        }
+    return NULL;
+}
+
+/* To be filled in anew. */
+static struct dsf_ds_line *line_of(struct dsf_ds *x, const char *table,
+                                   const char *key)
+{
+    struct dsf_ds_line *l = find_line(x, table, key);
+
+    if (l != NULL) {
+        free(l->value);
+        free(l->path);
+        free(l->comment);
+        return l;
+    }
     dsf_grow(&x->lines, &x->cap_lines, x->nlines + 1, sizeof(*x->lines));
     x->lines[x->nlines].table = table;
     x->lines[x->nlines].key = key;
@@ -69,6 +80,16 @@ void dsf_ds_set_text(struct dsf_ds *x, const char *table, const char *key,
                      const char *path, const char *value)
 {
     set(x, table, key, path, dsf_toml_quote(value));
+}
+
+void dsf_ds_add_comment(struct dsf_ds *x, const char *table, const char *key,
+                        const char *words)
+{
+    struct dsf_ds_line *l = find_line(x, table, key);
+    char *comment = dsf_xasprintf("%s%s", l->comment, words);
+
+    free(l->comment);
+    l->comment = comment;
 }
 
 void dsf_ds_leave(struct dsf_ds *x, const char *table, const char *key,

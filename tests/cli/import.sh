@@ -80,7 +80,7 @@ refused "import: --drop: nothing: is not in ds_config.json" ds_config.json --dro
 refused "--ranks: 0: expected a whole number, 1 to" ds_config.json -n 0
 refused "ds_config.json: does not make a job: --set: mesh: dta" ds_config.json --set mesh.dta=2
 
-# Weights that are trained to be quantized and pruned: it is planned and trained.
+# Weights that are trained to be quantized and pruned, and activations: it is planned and trained.
 cat > weights.json <<'EOF'
 {
   "train_batch_size": 4,
@@ -104,18 +104,24 @@ cat > weights.json <<'EOF'
     "row_pruning": {
       "shared_parameters": { "enabled": false },
       "different_groups": { "rp1": { "params": { "dense_ratio": 0.5 }, "modules": ["c_fc"] } }
+    },
+    "activation_quantization": {
+      "shared_parameters": { "enabled": true, "quantization_type": "asymmetric", "schedule_offset": 0 },
+      "different_groups": { "aq1": { "params": { "bits": 7 }, "modules": ["attn", "mlp", "lm_head"] } }
     }
   }
 }
 EOF
 # shellcheck disable=SC2086
-"$dsflow" import weights.json --data text.txt $model --set weights.group=16 --set job.steps=3 > ds.toml 2> err ||
+"$dsflow" import weights.json --data text.txt $model --set weights.group=16 --set activations.group=32 --set job.steps=3 > ds.toml 2> err ||
     fault "import of weights: $(cat err)"
 [ -s err ] && fault "says: $(cat err)"
 for line in 'quantize = "symmetric"  *# compression_training.*quantization_type: DeepSpeed.s default' 'bits = 4  *# .*target_bits, line 11' \
     'start_bits = 8  *# .*start_bits, line 11' 'period = 2  *# .*period, line 11' 'group = 16  *# --set' \
     'quantize_from = 1  *# .*schedule_offset, line 8' 'prune_from = 2  *# .*schedule_offset, line 17' \
-    'prune = "2:4"  *# .*dense_ratio, line 18: here of each 4 inputs, found anew after each step$'; do
+    'prune = "2:4"  *# .*dense_ratio, line 18: here of each 4 inputs, found anew after each step$' \
+    'quantize = "asymmetric"  *# .*activation_quantization.*quantization_type, line 25$' 'group = 32  *# --set' \
+    'bits = 7  *# .*aq1.params.bits, line 26; modules outside of blocks, as the head, have exact inputs here$'; do
     grep -q "^$line" ds.toml || fault "no line $line: $(cat ds.toml)"
 done
 "$dsflow" plan ds.toml > log 2>&1 || fault "plan of weights: $(cat log)"
@@ -123,6 +129,12 @@ done
 "$dsflow" import weights.json --data text.txt > log || fault "import of weights: no group"
 grep -q '^#group = 64  *# .*quantize_groups, line 8, says 8 scales of a matrix: here they are of so many inputs$' log ||
     fault "group: $(cat log)"
+grep -q "^group = 0  *# .*range_calibration: DeepSpeed's default" log ||
+    fault "group of activations: $(cat log)"
+# DeepSpeed would begin later where a file does not say when; here it is not a reason to refuse it.
+"$dsflow" import weights.json --drop compression_training.activation_quantization.shared_parameters.schedule_offset > log ||
+    fault "import of activations from no step"
+grep -q '^quantize = .*, line 25; from the first step on, as no schedule_offset is given, ' log || fault "no step: $(cat log)"
 
 # two_lines EDIT TEXT: the weights so edited are refused, by this line and a count.
 two_lines() {
@@ -138,6 +150,10 @@ two_lines '12s/"attn", //' '9: .*weight_quantization.different_groups: \[weights
 two_lines '21s/false/true/' '21: .*row_pruning.shared_parameters.enabled: true: rows of the MLP go when a model is exported (dsflow checkpoint export --ffn-width), not while it trains: expected false; '
 two_lines '8s/true/true, "rounding": "stochastic"/' '8: .*rounding: "stochastic": codes are rounded to the nearest: expected "nearest"; '
 two_lines '8s/true/true, "fp16_mixed_quantize": {"enabled": true}/' '8: .*weights are quantized at once, not in parts'
+two_lines '25s/0 }/50 }/' '25: .*activation_quantization.*schedule_offset: 50: dsflow rounds from the first step of a run on: expected 0; to begin later, train 50 steps without '
+two_lines '25s/0 }/0, "range_calibration": "static" }/' '25: .*range_calibration: static: dsflow finds the scales of each token anew, '
+two_lines '26s/7/16/' '26: .*aq1.params.bits: 16: expected a whole number, 2 to 8, as activations.bits$'
+two_lines '26s/"attn", //' '26: .*activation_quantization.different_groups: \[activations\] is of all matrices of blocks: expected '
 two_lines '5s/false/true/' '5: quantize_training: bits fall by weights.period, not by eigenvalues: '
 
 # Strings of a configuration may hold anything; a message is one line of text.

@@ -43,6 +43,8 @@ static const char *const words[] = {
     "\"tensor_parallel\"",
     "\"weight_quantization\"",
     "\"sparse_pruning\"",
+    "\"activation_quantization\"",
+    "\"schedule_offset\"",
     "\"shared_parameters\"",
     "\"different_groups\"",
     "\"modules\"",
@@ -71,7 +73,10 @@ static char *sound(size_t *n)
         "\"params\": {\"start_bits\": 8, \"target_bits\": 4}}}},\n"
         "\"sparse_pruning\": {\"shared_parameters\": {\"enabled\": true},\n"
         "\"different_groups\": {\"b\": {\"modules\": [\"h\\\\.\"],\n"
-        "\"params\": {\"dense_ratio\": 0.25}}}}},\n"
+        "\"params\": {\"dense_ratio\": 0.25}}}},\n"
+        "\"activation_quantization\": {\"shared_parameters\": {\n"
+        "\"enabled\": true}, \"different_groups\": {\"c\": {\n"
+        "\"params\": {\"bits\": 8}}}}},\n"
         "\"aio\": {\"block_size\": 1048576, \"queue_depth\": 8,},}\n";
 
     *n = sizeof(text) - 1;
