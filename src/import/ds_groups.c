@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,6 +145,18 @@ char *dsf_ds_param(const char *group, const char *key)
     return dsf_xasprintf("%s.params.%s", group, key);
 }
 
+/* No number of a file. */
+#define ABSENT (-INFINITY)
+
+/* "8", or "none" of a parameter that a group does not have. */
+static const char *param_text(double value, char *text, size_t n)
+{
+    if (value == ABSENT)
+        return "none";
+    snprintf(text, n, "%g", value);
+    return text;
+}
+
 /* All matrices are trained alike. `fallback`: of the one that may be absent. */
 static void compare_params(struct dsf_ds *x, const struct dsf_ds_groups *g,
                            const char *group)
@@ -152,15 +165,17 @@ static void compare_params(struct dsf_ds *x, const struct dsf_ds_groups *g,
         char *one = dsf_ds_param(group, g->params[i]);
         char *first = dsf_ds_param(g->first, g->params[i]);
         const double fallback =
-            strcmp(g->params[i], "quantization_period") == 0 ? 1 : -1;
+            strcmp(g->params[i], "quantization_period") == 0 ? 1 : ABSENT;
         const double value = dsf_ds_number(x, one, fallback);
         const double wanted = dsf_ds_number(x, first, fallback);
+        char has[32], needs[32];
 
         if (value != wanted)
             dsf_ds_refuse(x, one,
-                          "%g: all matrices have the same: expected "
-                          "%g, as %s has it",
-                          value, wanted, g->first);
+                          "%s: all matrices have the same: expected "
+                          "%s, as %s has it",
+                          param_text(value, has, sizeof(has)),
+                          param_text(wanted, needs, sizeof(needs)), g->first);
         free(one);
         free(first);
     }

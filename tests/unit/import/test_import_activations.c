@@ -137,6 +137,35 @@ static void activations_are_of_all_blocks(void **state)
     }
 }
 
+/* What one of them lacks, too. */
+static void groups_of_one_kind_are_one(void **state)
+{
+    static const struct {
+        const char *a, *b, *line, *has, *expected;
+    } table[] = {
+        { "\"bits\": 8", "\"bits\": 4", ":3", "4", "8" },
+        { "\"bits\": 8", "", "", "none", "8" },
+        { "", "\"bits\": 8", ":3", "8", "none" },
+        { "\"bits\": 8", "\"bits\": -1", ":3", "-1", "8" },
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+        char *json = dsf_xasprintf(
+            ROUNDED(FROM_0,
+                    "\"a\": {\"params\": {%s}, \"modules\": [\"attn\"]}, "
+                    "\"b\": {\"params\": {%s}, \"modules\": [\"mlp\"]}"),
+            table[i].a, table[i].b);
+        char *line = dsf_xasprintf(
+            "ds.json%s: " AQ "different_groups.b.params.bits: %s: all matrices "
+            "have the same: expected %s, as " AQ "different_groups.a has it",
+            table[i].line, table[i].has, table[i].expected);
+
+        assert_refused(json, RANKS(1), line);
+        free(json);
+        free(line);
+    }
+}
+
 static void what_is_not_enabled_asks_for_nothing(void **state)
 {
     make(SECTION("\"enabled\": false, \"schedule_offset\": 1000, "
@@ -173,6 +202,7 @@ int main(void)
         cmocka_unit_test(what_differs_of_activations_is_refused),
         cmocka_unit_test(bits_of_activations_are_2_to_8),
         cmocka_unit_test(activations_are_of_all_blocks),
+        cmocka_unit_test(groups_of_one_kind_are_one),
         cmocka_unit_test(what_is_not_enabled_asks_for_nothing),
         cmocka_unit_test(weights_are_quantized_with_them),
     };
