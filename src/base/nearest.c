@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-enum { MOST_LETTERS = 40 };
+enum { MOST_LETTERS = 128 };
 
-/* Levenshtein's distance, of short words. */
+/* Levenshtein's distance, of words that are not longer. */
 static unsigned distance(const char *a, const char *b)
 {
     unsigned row[MOST_LETTERS + 1];
