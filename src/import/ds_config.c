@@ -110,10 +110,15 @@ static void refuse_type(struct dsf_ds *x, const char *path, const json_t *value)
     free(text);
 }
 
-static void judge(struct dsf_ds *x, const json_t *object, const char *above)
+/* The keys of an object; `off`: it is below one that is not enabled, where none
+ * of DeepSpeed's asks for anything. */
+static void judge(struct dsf_ds *x, const json_t *object, const char *above,
+                  bool off)
 {
-    const json_t *value;
+    const json_t *enabled = json_object_get(object, "enabled"), *value;
     const char *name;
+
+    off = off || (enabled != NULL && !is_on(enabled));
 
     json_object_foreach((json_t *)object, name, value) {
         char *path = above[0] == '\0' ? dsf_xstrdup(name)
@@ -127,10 +132,10 @@ static void judge(struct dsf_ds *x, const json_t *object, const char *above)
         } else if (dsf_ds_get(x, path) == NULL) {
             /* It says nothing. */
         } else if (key != NULL && key->fate == DSF_DS_REFUSED) {
-            if (!dsf_ds_is_auto(x, path) && !is_off(value, key->off))
+            if (!off && !dsf_ds_is_auto(x, path) && !is_off(value, key->off))
                 refuse_key(x, key, path, value);
         } else if (key == NULL && json_is_object(value) && is_section(path)) {
-            judge(x, value, path);
+            judge(x, value, path, off);
         } else if (key == NULL && is_section(path)) {
             if (asks(value))
                 refuse_type(x, path, value);
@@ -242,7 +247,7 @@ int dsf_ds_import(const char *path, const struct dsf_ds_wish *wish, FILE *out,
         return status;
     status = check_wish(&x, err);
     if (status == DSFLOW_OK) {
-        judge(&x, x.json.root, "");
+        judge(&x, x.json.root, "", false);
         dsf_ds_rules(&x);
         take_sets(&x);
         dsf_ds_check(&x);

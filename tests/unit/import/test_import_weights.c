@@ -335,6 +335,11 @@ static void what_is_not_enabled_asks_for_nothing(void **state)
         "sparse_pruning",      "row_pruning",
         "head_pruning",        "channel_pruning",
     };
+    /* Nor do keys of it that would be refused. */
+    static const char *const off[] = {
+        "\"enabled\": false, \"rounding\": \"stochastic\"",
+        "\"enabled\": false, \"fp16_mixed_quantize\": {\"enabled\": true}",
+    };
 
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         char *json = dsf_xasprintf(
@@ -346,6 +351,24 @@ static void what_is_not_enabled_asks_for_nothing(void **state)
         dsf_job_fini(&job);
         free(json);
     }
+    for (size_t i = 0; i < sizeof(off) / sizeof(*off); i++) {
+        char *json =
+            dsf_xasprintf(SECTION("", "weight_quantization", "%s", ""), off[i]);
+        struct dsf_job job;
+
+        assert_int_equal(make_weights(json, &job)->quantize, DSF_UNQUANTIZED);
+        dsf_job_fini(&job);
+        free(json);
+    }
+    assert_refused(
+        SECTION("", "weight_quantization", "\"enabled\": false, \"roundin\": 1",
+                ""),
+        RANKS(1),
+        "ds.json:2: compression_training.weight_quantization."
+        "shared_parameters.roundin: is no key of DeepSpeed's: expected "
+        "compression_training.weight_quantization.shared_parameters.rounding; "
+        "--drop compression_training.weight_quantization.shared_parameters."
+        "roundin goes on without it");
 }
 
 static void others_are_refused_by_name(void **state)
