@@ -3,18 +3,6 @@
 # what text is written with is what was trained.
 . "${srcdir:-.}/tests/cli/lib.sh"
 
-other() {
-    a=$1/checkpoints/step-10/params.safetensors
-    ! cmp -s "$a" "$2/checkpoints/step-10/params.safetensors" ||
-        fault "$1 and $2 have the same parameters"
-}
-
-loss() { # of `dsflow eval`, with these arguments
-    "$dsflow" eval "$@" --set job.name=eval 2>err >log ||
-        fault "eval $*: $(cat err)"
-    sed -n 's/^loss //p' log
-}
-
 refused() { # one line: what it says, and the arguments
     expected=$1
     shift
@@ -61,15 +49,15 @@ other begun exact
 # A folder that others load has no words for it.
 rm -rf one
 run one $four $eight
-was=$(loss one)
+was=$(loss_of one)
 "$dsflow" checkpoint export one exported >log 2>&1 || fault "export: $(cat log)"
 grep -q 'a Hugging Face folder cannot say \[activations\]' log ||
     fault "export says nothing: $(cat log)"
 sed -e '/^\[model\]/,/^\[/{/^\[/!d}' -e 's/^\[model\]/&\ninit = "exported"/' \
     one/job.toml >loaded.toml
-is=$(loss loaded.toml --step 0 --set job.output=none)
+is=$(loss_of loaded.toml --step 0 --set job.output=none)
 [ "$was" = "$is" ] || fault "the loss is $was, and $is of what was exported"
-exact=$(loss loaded.toml --step 0 --set job.output=none \
+exact=$(loss_of loaded.toml --step 0 --set job.output=none \
     --set activations.quantize=none)
 [ "$was" != "$exact" ] || fault "the exact loss is $was, too"
 

@@ -2,12 +2,6 @@
 # same ones on any mesh, also after a stop, on another mesh from there on.
 . "${srcdir:-.}/tests/cli/lib.sh"
 
-other() {
-    a=$1/checkpoints/step-10/params.safetensors
-    ! cmp -s "$a" "$2/checkpoints/step-10/params.safetensors" ||
-        fault "$1 and $2 have the same parameters"
-}
-
 four="--set batch.groups=4 --set compress.keep=0"
 stop="--set job.steps=4 --set schedule.total=10"
 run dense $four

@@ -85,6 +85,20 @@ same() {
     done
 }
 
+# other A B: the newest checkpoints of two runs have other parameters.
+other() {
+    a=$1/checkpoints/$(cat "$1/checkpoints/latest")/params.safetensors
+    b=$2/checkpoints/$(cat "$2/checkpoints/latest")/params.safetensors
+    ! cmp -s "$a" "$b" || fault "$a and $b are the same"
+}
+
+# loss_of ARGS...: the loss that `dsflow eval` finds.
+loss_of() {
+    "$dsflow" eval "$@" --set job.name=eval > log 2> err ||
+        fault "eval $*: $(cat err)"
+    sed -n 's/^loss //p' log
+}
+
 # stop_at STEP: `part` is the run `all` as if it had been stopped behind that step.
 stop_at() {
     mkdir -p part/checkpoints

@@ -2,12 +2,6 @@
 # the same ones whatever runs the job, shares it out, cuts it or interrupts it.
 . "${srcdir:-.}/tests/cli/lib.sh"
 
-other() {
-    a=$1/checkpoints/step-10/params.safetensors
-    ! cmp -s "$a" "$2/checkpoints/step-10/params.safetensors" ||
-        fault "$1 and $2 have the same parameters"
-}
-
 run fp32 --set batch.groups=2
 for format in bf16 int8; do
     plain="--set batch.groups=2 --set precision.states=$format"

@@ -3,18 +3,6 @@
 # evaluated, exported and written text with is what was trained.
 . "${srcdir:-.}/tests/cli/lib.sh"
 
-other() {
-    a=$1/checkpoints/step-10/params.safetensors
-    ! cmp -s "$a" "$2/checkpoints/step-10/params.safetensors" ||
-        fault "$1 and $2 have the same parameters"
-}
-
-loss() { # of `dsflow eval`, with these arguments
-    "$dsflow" eval "$@" --set job.name=eval 2>err >log ||
-        fault "eval $*: $(cat err)"
-    sed -n 's/^loss //p' log
-}
-
 four="--set batch.groups=4"
 stop="--set job.steps=4 --set schedule.total=10"
 bits="--set weights.quantize=symmetric --set weights.start_bits=6"
@@ -35,13 +23,13 @@ for what in "$bits" "$prune" "$bits $prune" \
 
     # The folder that others load is the model that was trained: in fp32 its loss
     # is the same to the last digit, though its job knows nothing of weights.
-    was=$(loss one)
+    was=$(loss_of one)
     "$dsflow" checkpoint export one exported >log 2>&1 ||
         fault "export: $(cat log)"
     sed -e '/^\[model\]/,/^\[/{/^\[/!d}' -e 's/^\[model\]/&\ninit = "exported"/' \
         one/job.toml >loaded.toml
     sed -i '/^\[weights\]/,/^$/d' loaded.toml
-    is=$(loss loaded.toml --step 0 --set job.output=none)
+    is=$(loss_of loaded.toml --step 0 --set job.output=none)
     [ "$was" = "$is" ] ||
         fault "$what: the loss is $was, and $is of what was exported"
     "$dsflow" generate one --temperature 0 --tokens 20 >text-of-run 2>log &&
