@@ -3,18 +3,22 @@
  * bits, and so do GPUs.
  *
  * With b bits, and codes rounded to the nearest (ties to even):
+ *
  *   symmetric   s = 2 max|x| / 2^b; a code is x / s, from -2^(b-1) to
  *               2^(b-1) - 1; x becomes code * s
  *   asymmetric  s = (max x - min x) / 2^b, z = round(min x / s) s; a code is
  *               (x - z) / s, from 0 to 2^b - 1; x becomes code * s + z, so that
- * 0 may become -s. Where s is 0, x stays as it is; where it is infinite, the
- * group becomes NaNs ternary     t = 0.7 mean|x|, a = the mean of the |x| above
- * t; x becomes a, -a, or 0 where |x| is at most t (Li, Zhang and Liu 2016,
- * arXiv 1605.04711) binary      x becomes mean|x| with its sign; 0 stays 0
- * (Rastegari et al. 2016, arXiv 1603.05279) A symmetric s that would be 0 is 1
- * (wire_blocks.h). A group with a NaN or an infinity becomes NaNs, but for what
- * is pruned. A mean is the sum in a tree: number i and number i + n/2 of n are
- * added, and so on.
+ *               0 may become -s. Where s is 0, x stays as it is; where it is
+ *               infinite, the group becomes NaNs
+ *   ternary     t = 0.7 mean|x|, a = the mean of the |x| above t; x becomes a,
+ *               -a, or 0 where |x| is at most t (Li, Zhang and Liu 2016, arXiv
+ *               1605.04711)
+ *   binary      x becomes mean|x| with its sign; 0 stays 0 (Rastegari et al.
+ *               2016, arXiv 1603.05279)
+ *
+ * A symmetric s that would be 0 is 1 (wire_blocks.h). A group with a NaN or an
+ * infinity becomes NaNs, but for what is pruned. A mean is the sum in a tree:
+ * number i and number i + n/2 of n are added, and so on.
  *
  * Then, of each `of` numbers that follow each other, all but the `keep` whose
  * sizes were the largest before they were quantized become 0; of equal ones the
