@@ -22,6 +22,20 @@ void dsf_round_inputs(const struct dsflow_tile *t, const float *in, float *out,
     }
 }
 
+static void round_groups(const struct dsf_narrow_loops *loops,
+                         const struct dsf_fake_quantizer *q, const uint16_t *in,
+                         uint16_t *out, size_t all)
+{
+    float wide[WIDENED];
+
+    for (size_t i = 0, n; i < all; i += n) {
+        n = dsf_least(all - i, WIDENED);
+        loops->widen(in + i, wide, n);
+        dsf_fake_quantize(q, wide, wide, n / (size_t)q->group);
+        loops->narrow(wide, n, NULL, out + i, n, 1, n);
+    }
+}
+
 static void round_row(const struct dsf_narrow_loops *loops,
                       const struct dsf_fake_quantizer *q, const uint16_t *in,
                       uint16_t *out, size_t cols)
@@ -47,15 +61,11 @@ void dsf_narrow_round_inputs(const struct dsf_narrow_loops *loops,
                              uint16_t *out, size_t rows, size_t cols)
 {
     const struct dsf_fake_quantizer q = dsf_tile_quantizer(t);
-    const size_t all = rows * cols;
-    float wide[WIDENED];
 
-    for (size_t i = 0, n; i < all && q.group > 0; i += n) {
-        n = dsf_least(all - i, WIDENED);
-        loops->widen(in + i, wide, n);
-        dsf_fake_quantize(&q, wide, wide, n / (size_t)q.group);
-        loops->narrow(wide, n, NULL, out + i, n, 1, n);
+    if (q.group > 0) {
+        round_groups(loops, &q, in, out, rows * cols);
+        return;
     }
-    for (size_t i = 0; i < all && q.group == 0; i += cols)
+    for (size_t i = 0; i < rows * cols; i += cols)
         round_row(loops, &q, in + i, out + i, cols);
 }

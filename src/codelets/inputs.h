@@ -40,11 +40,11 @@ static inline const float *dsf_normed_inputs(const struct dsflow_tile *t,
                                              const float *x, float *scratch,
                                              size_t rows)
 {
-    if (norm->w == NULL)
-        return x;
-    dsf_norm_forward(norm, x, scratch, rows);
-    dsf_inputs_in_place(t, scratch, rows, norm->width);
-    return scratch;
+    const float *xn = dsf_normed(norm, x, scratch, rows);
+
+    if (norm->w != NULL)
+        dsf_inputs_in_place(t, scratch, rows, norm->width);
+    return xn;
 }
 
 static inline const uint16_t *dsf_narrow_inputs(const struct dsf_narrow_call *c,
@@ -71,11 +71,11 @@ static inline const uint16_t *dsf_narrow_normed_inputs(
     const struct dsf_narrow_call *c, const struct dsflow_tile *t,
     const struct dsf_narrow_norm *norm, const uint16_t *x, size_t rows)
 {
-    if (norm->w == NULL)
-        return x;
-    c->loops->norm_forward(norm, x, c->narrow, rows);
-    dsf_narrow_inputs_in_place(c->loops, t, c->narrow, rows, norm->width);
-    return c->narrow;
+    const uint16_t *xn = dsf_narrow_normed(c, norm, x, rows);
+
+    if (norm->w != NULL)
+        dsf_narrow_inputs_in_place(c->loops, t, c->narrow, rows, norm->width);
+    return xn;
 }
 
 #endif
