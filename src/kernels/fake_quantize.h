@@ -27,6 +27,7 @@
 #define DSF_KERNELS_FAKE_QUANTIZE_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,6 +48,12 @@ enum {
     DSF_QUANTIZE_MOST_BITS = 16,
     DSF_QUANTIZE_FLOPS = 8 /* of a number, about */
 };
+
+static inline bool dsf_is_quantize_group(int64_t group)
+{
+    return group >= DSF_QUANTIZE_LEAST && group <= DSF_QUANTIZE_MOST &&
+           (group & (group - 1)) == 0;
+}
 
 struct dsf_fake_quantizer {
     int32_t quantizer; /* enum dsf_quantizer */

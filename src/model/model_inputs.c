@@ -75,7 +75,7 @@ int dsf_model_check_inputs(const struct dsf_model *m, const struct dsf_job *job,
 
     if (job->activations.quantize == DSF_INPUTS_EXACT)
         return DSFLOW_OK;
-    if ((group & (group - 1)) != 0 || (group > 0 && group < DSF_QUANTIZE_LEAST))
+    if (group != 0 && !dsf_is_quantize_group(group))
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "activations", "group",
                             "%lld: expected 0, 16, 32, 64 or 128",
                             (long long)group);

@@ -173,7 +173,7 @@ static int check_keys(const struct dsf_weights_keys *keys,
                       "4, 8 or 16",
                       err);
     }
-    if ((keys->group & (keys->group - 1)) != 0) {
+    if (!dsf_is_quantize_group(keys->group)) {
         snprintf(value, sizeof(value), "%d", (int)keys->group);
         return refuse(plan, "group", value, "16, 32, 64 or 128", err);
     }

@@ -79,8 +79,7 @@ int dsf_tile_quantizer_check(const struct dsflow_op *op,
     if ((t->input_quantizer != DSF_SYMMETRIC &&
          t->input_quantizer != DSF_ASYMMETRIC) ||
         t->input_bits < 2 || t->input_bits > DSF_QUANTIZE_MOST_BITS ||
-        (group != 0 && group < DSF_QUANTIZE_LEAST) ||
-        group > DSF_QUANTIZE_MOST || (group & (group - 1)) != 0)
+        (group != 0 && !dsf_is_quantize_group(group)))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: inputs by quantizer %d of %d bits in groups of "
                            "%d: there is none",

@@ -27,7 +27,7 @@ static bool is_quantizer(const struct dsf_weight_form *f)
         f->quantizer == DSF_SYMMETRIC || f->quantizer == DSF_ASYMMETRIC;
 
     return f->quantizer >= DSF_UNQUANTIZED && f->quantizer <= DSF_BINARY &&
-           is_power(f->group, DSF_QUANTIZE_LEAST, DSF_QUANTIZE_MOST) &&
+           dsf_is_quantize_group(f->group) &&
            (!has_bits ||
             (f->bits >= 2 && f->bits <= f->start_bits &&
              f->start_bits <= DSF_QUANTIZE_MOST_BITS && f->period >= 1)) &&
