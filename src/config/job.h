@@ -80,6 +80,7 @@ struct dsf_job_activations { /* [activations] */
     int quantize;            /* enum dsf_input_quantizer */
     int64_t bits;
     int64_t group; /* numbers of a token that share a scale; 0: all */
+    int64_t quantize_from; /* updates before they are */
 };
 
 struct dsf_job_data { /* [data] */

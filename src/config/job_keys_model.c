@@ -164,5 +164,9 @@ const struct dsflow_option dsf_activations_options[] = {
                       "scale: 16, 32, 64 or 128, and a divisor of all of them; "
                       "0: all of them",
                       ROUNDED),
+    DSFLOW_OPTION_INT(ACTIVATIONS, quantize_from, "0", 0, INT32_MAX,
+                      "steps before inputs are quantized; skipped ones do not "
+                      "count",
+                      ROUNDED),
     { 0 },
 };

@@ -201,8 +201,9 @@ static inline struct dsflow_buf dsf_exec_buf(const struct dsf_exec_call *call,
     const struct dsflow_data_spec *d =
         dsflow_graph_data(call->exec->graph, call->task->data[p]);
     const enum dsflow_dtype dtype = (enum dsflow_dtype)d->dtype;
-    const struct dsf_exec_rows *r =
-        call->use == NULL ? NULL : &call->use->rows[p];
+    const struct dsf_exec_rows *r = call->use == NULL || call->use->rows == NULL
+                                        ? NULL
+                                        : &call->use->rows[p];
 
     if (r == NULL || r->elems == 0)
         return (struct dsflow_buf){ ptr, d->bytes, d->elems, dtype };

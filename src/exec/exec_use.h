@@ -1,5 +1,5 @@
-/* exec_use.h - what differs from one submission of a task to the next, where
- * the graph is made for the largest: its arguments, and which of its data. */
+/* exec_use.h - what differs from one submission of a task to the next: its
+ * arguments and, where the graph is made for the largest, which of its data. */
 #ifndef DSF_EXEC_EXEC_USE_H
 #define DSF_EXEC_EXEC_USE_H
 
@@ -15,7 +15,7 @@ struct dsf_exec_use {
     bool skipped;                     /* there is nothing to do this time */
     uint32_t fresh;                   /* in place of the graph's, */
     const void *args;                 /* as these are */
-    const struct dsf_exec_rows *rows; /* by data of the task */
+    const struct dsf_exec_rows *rows; /* by data of the task; NULL: all of it */
 };
 
 /* From the next submission on; `use` is borrowed until the executor is closed,

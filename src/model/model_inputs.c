@@ -16,6 +16,13 @@ void dsf_model_find_inputs(struct dsf_model *m, const struct dsf_job *job)
     m->dims.input_group = (int32_t)keys->group;
 }
 
+bool dsf_inputs_wait(const struct dsf_job *job, int64_t updates)
+{
+    const struct dsf_job_activations *keys = &job->activations;
+
+    return keys->quantize != DSF_INPUTS_EXACT && updates < keys->quantize_from;
+}
+
 static int check_group(const struct dsf_job *job, int32_t n, const char *what,
                        struct dsflow_err *err)
 {

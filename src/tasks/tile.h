@@ -2,6 +2,7 @@
 #ifndef DSF_TASKS_TILE_H
 #define DSF_TASKS_TILE_H
 
+#include <dsflow/graph.h>
 #include <dsflow/op.h>
 #include "kernels/fake_quantize.h"
 #include "tasks/args.h"
@@ -19,6 +20,16 @@ enum {
 /* Of a tile; products with other sizes, none of which is larger, then fit in 64
  * bits. */
 #define DSF_MOST_ROWS (1 << 24)
+
+/* That of a task of a segment, which begins its arguments; NULL: it is none. */
+static inline const struct dsflow_tile *
+dsf_task_tile(const struct dsflow_task_spec *t)
+{
+    return t->op->segment != NULL &&
+                   t->op->args_size >= sizeof(struct dsflow_tile)
+               ? t->args
+               : NULL;
+}
 
 /* Numbers (floats) of the parts of a tile. */
 static inline size_t dsf_tile_x(const struct dsflow_tile *t)

@@ -16,12 +16,12 @@
 /* Beside those of src/train/together.c. */
 enum tag { REQUEST = DSF_OWN_TAGS + 32, ABSENT, COUNT, PIECES, DONE };
 
-enum what { START, LOAD, SAVE };
+enum what { START, LOAD, SAVE, ROUND };
 
 struct request {
     uint32_t what; /* enum what */
     uint32_t zero;
-    int64_t step;          /* START */
+    int64_t number;        /* START: of the step; ROUND: of updates */
     char folder[PATH_MAX]; /* of the checkpoint */
 };
 
@@ -33,10 +33,10 @@ struct done {
 
 /* --- in the first one ----------------------------------------------------- */
 
-static int ask(const struct dsf_session *s, enum what what, int64_t step,
+static int ask(const struct dsf_session *s, enum what what, int64_t number,
                const char *folder, struct dsflow_err *err)
 {
-    struct request r = { .what = what, .step = step };
+    struct request r = { .what = what, .number = number };
     int status;
 
     if (strlen(folder) >= sizeof(r.folder))
@@ -56,6 +56,13 @@ int dsf_by_all_start(struct dsf_session *s, int64_t step,
                      struct dsflow_err *err)
 {
     return s->together.wire == NULL ? DSFLOW_OK : ask(s, START, step, "", err);
+}
+
+int dsf_by_all_round(struct dsf_session *s, int64_t updates,
+                     struct dsflow_err *err)
+{
+    return s->together.wire == NULL ? DSFLOW_OK
+                                    : ask(s, ROUND, updates, "", err);
 }
 
 int dsf_by_all_load(struct dsf_session *s, const char *folder,
@@ -208,9 +215,11 @@ int dsf_by_all_serve(struct dsf_session *s, struct dsf_wire *wire,
     int status = dsf_pass(wire, false, 0, REQUEST, &r, sizeof(r), err);
 
     if (status == DSFLOW_OK && r.what == START)
-        d.status = dsf_session_start_own(s, r.step, &from, &updates, &why);
+        d.status = dsf_session_start_own(s, r.number, &from, &updates, &why);
     else if (status == DSFLOW_OK && r.what == LOAD)
         status = load(s, wire, r.folder, &d, &why, err);
+    else if (status == DSFLOW_OK && r.what == ROUND)
+        dsf_session_round_own(s, r.number);
     else if (status == DSFLOW_OK)
         status = save(s, wire, r.folder, &d, &why, err);
     if (status < 0)

@@ -11,6 +11,8 @@
  * kept, whether the checkpoint has none. */
 int dsf_by_all_start(struct dsf_session *s, int64_t step,
                      struct dsflow_err *err);
+int dsf_by_all_round(struct dsf_session *s, int64_t updates,
+                     struct dsflow_err *err);
 int dsf_by_all_load(struct dsf_session *s, const char *folder,
                     const bool *absent, struct dsflow_err *err);
 

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "model/hf.h"
+#include "model/model_inputs.h"
 #include "model/pruned.h"
 #include "policies/trained_weights.h"
 #include "text/tokenizer_export.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 
 /* What config.json has no words for. */
-static void warn_of_model(const struct dsf_session *s)
+static void warn_of_model(const struct dsf_session *s, int64_t updates)
 {
     static const char cannot[] = "a Hugging Face folder cannot say";
     const char *name, *by;
@@ -23,7 +24,8 @@ static void warn_of_model(const struct dsf_session *s)
         dsf_warn("%s sparse_attention.mode = \"%s\": there this model attends "
                  "to all tokens before, as it was not trained to",
                  cannot, s->job->sparse.mode);
-    if (s->job->activations.quantize != DSF_INPUTS_EXACT)
+    if (s->job->activations.quantize != DSF_INPUTS_EXACT &&
+        !dsf_inputs_wait(s->job, updates))
         dsf_warn("%s [activations]: there the inputs of matrices are exact, "
                  "unless what loads the model rounds them",
                  cannot);
@@ -117,7 +119,7 @@ static int export(const struct dsf_session *s,
 
     if (status < 0)
         return status;
-    warn_of_model(s);
+    warn_of_model(s, spec->updates);
     for (; hf.nfiles < tok.nfiles; hf.nfiles++) {
         const struct dsf_tokenizer_file *from = &tok.files[hf.nfiles];
 

@@ -103,6 +103,7 @@ int dsf_generator_new(const struct dsf_generator_spec *spec,
         g->logits =
             dsf_xcalloc((size_t)spec->model->dims.vocab_rows, sizeof(*g->logits));
         lend(g, spec->weights);
+        g->of.exact = spec->weights->exact;
         status = open_exec(g, spec, err);
     }
     if (status < 0) {

@@ -241,6 +241,8 @@ static int fill_args(const struct dsf_generation *g,
         site_of(g->model, t->layer, t->segment, last ? pos + rows - 1 : pos,
                 last ? 1 : rows);
 
+    if (g->exact)
+        site.tile.input_quantizer = DSF_INPUTS_EXACT;
     if (t->earlier)
         fill_earlier(g, t, pos, &site);
     memset(t->args, 0, sizeof(t->args));

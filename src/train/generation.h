@@ -78,6 +78,7 @@ struct dsf_generation {
     size_t cap_tasks;
     size_t scratch; /* the most that a task was made for */
     bool sizing;    /* tasks are made: as large as they can be */
+    bool exact;     /* they do not round the inputs of matrices; after init */
 
     dsflow_data_id
         *params; /* by unit; and the same memory once more, for tasks */

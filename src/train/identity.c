@@ -404,15 +404,19 @@ static void list_activations(const struct dsf_job *j, struct dsf_identity *of)
     static const char *const names[] = { DSF_INPUT_QUANTIZERS(
         DSF_CHOICE_NAME) };
     static const char *const by[] = { "activations.bits", "activations.group",
-                                      NULL };
+                                      "activations.quantize_from", NULL };
     const struct dsf_job_activations *keys = &j->activations;
-    char how[64] = "";
+    const bool rounded = keys->quantize != DSF_INPUTS_EXACT;
+    char how[64] = "", from[32] = "";
 
-    if (keys->quantize != DSF_INPUTS_EXACT)
+    if (rounded)
         snprintf(how, sizeof(how), " %d bits in groups of %d", (int)keys->bits,
                  (int)keys->group);
-    add(of, DSF_EFFECT_PRECISION, "activations.quantize", "%s%s",
-        names[keys->quantize], how);
+    if (rounded && keys->quantize_from > 0) /* older runs have no such key */
+        snprintf(from, sizeof(from), " from step %d",
+                 (int)keys->quantize_from);
+    add(of, DSF_EFFECT_PRECISION, "activations.quantize", "%s%s%s",
+        names[keys->quantize], how, from);
     list_parts(of, DSF_EFFECT_PRECISION, "activations.quantize", by);
 }
 

@@ -5,6 +5,7 @@
 #include "base/notice.h"
 #include "base/units.h"
 #include "machine/memory.h"
+#include "model/model_inputs.h"
 #include "plan/programs.h"
 #include "policies/onebit.h"
 #include "train/tensor_norms.h"
@@ -41,10 +42,19 @@ static bool divides(int64_t every, int64_t step)
     return every > 0 && step % every == 0;
 }
 
+/* Is it known only when `step` is done whether the next one rounds its inputs?
+ */
+static bool may_begin_to_round(const struct dsf_run *r, int64_t step)
+{
+    return r->s.exact_inputs.waits &&
+           !dsf_inputs_wait(r->s.job, r->updates + step - r->done);
+}
+
 /* Steps after which everything stops for a moment. */
 static bool is_boundary(const struct dsf_run *r, int64_t step)
 {
-    return divides(r->s.job->validation.every, step) ||
+    return may_begin_to_round(r, step) ||
+           divides(r->s.job->validation.every, step) ||
            divides(r->s.job->checkpoint.every.steps, step) ||
            step == r->s.job->main.steps;
 }
@@ -139,6 +149,8 @@ static int pause_at_boundary(struct dsf_run *r, struct dsflow_err *err)
         (divides(job->checkpoint.every.steps, r->done) || save_is_due(r) ||
          (end && job->checkpoint.at_end)))
         status = dsf_run_save(r, err);
+    if (status == DSFLOW_OK)
+        status = dsf_session_round(&r->s, r->updates, err);
     if (status == DSFLOW_OK && validation_is_due(r)) {
         set_stage(r, DSF_RUN_VALIDATES);
         status = dsf_run_validate(r, &v, err);
@@ -228,7 +240,6 @@ static int check_frozen(struct dsf_run *r, const struct dsf_step *step,
 
     if (keys == NULL)
         return DSFLOW_OK;
-    r->updates += !step->skipped;
     if (r->updates > 0 || step->step < keys->freeze_step)
         return DSFLOW_OK;
     return dsf_job_fail(
@@ -302,6 +313,7 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
 
     if (!plain)
         snprintf(step.program, sizeof(step.program), "%s", program);
+    r->updates += !step.skipped;
     tell_progress(r);
     memcpy(step.moved, r->moved, sizeof(step.moved));
     step.weights = plain ? dsf_session_weights(&r->s) : NULL;

@@ -6,7 +6,6 @@
 #include "base/notice.h"
 #include "base/units.h"
 #include "net/watch.h"
-#include "policies/onebit.h"
 #include "sim/weights.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
@@ -236,11 +235,6 @@ static int begin_metrics(struct dsf_run *r, struct dsflow_err *err)
     return status;
 }
 
-static int64_t updates_of(struct dsf_run *r)
-{
-    return dsf_onebit_keys(r->s.job) == NULL ? 0 : dsf_session_updates(&r->s);
-}
-
 int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
 {
     const char *executor = r->executor == DSFLOW_SERIAL ? "serial" : "starpu";
@@ -263,7 +257,7 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
         status = dsf_resume_begin(&r->start, &r->s, err);
     if (status < 0)
         return status;
-    r->updates = updates_of(r);
+    r->updates = dsf_session_updates(&r->s);
     find_moved(r);
     r->token_seconds =
         r->executor == DSFLOW_SERIAL ? 0 : dsf_token_seconds(r->s.plan);

@@ -52,8 +52,7 @@ struct dsf_run {
 
     int64_t first;           /* steps that were done before */
     int64_t done, submitted; /* steps */
-    int64_t updates;         /* steps that were not skipped, from the first on,
-                                where momenta are sent in 1 bit; else 0 */
+    int64_t updates;         /* that parameters have behind them */
     int64_t saved;           /* the step of the last checkpoint; -1: none */
     double saved_at;         /* when it was saved, or the training began */
     int64_t paused;          /* the last step after which everything stopped */

@@ -445,6 +445,8 @@ int dsf_session_load(struct dsf_session *s, const char *folder,
         dsf_together_tell(s, 0);
     }
     s->unprepared = true;
+    if (status == DSFLOW_OK)
+        status = dsf_session_round(s, dsf_session_updates(s), err);
     return status == DSFLOW_OK ? dsf_session_prepare(s, err) : status;
 }
 

@@ -8,6 +8,7 @@
 #include "exec/spread.h"
 #include "measure/disks.h"
 #include "measure/machine_cache.h"
+#include "model/model_inputs.h"
 #include "net/watch.h"
 #include "plan/programs.h"
 #include "plan/sight.h"
@@ -253,6 +254,7 @@ static void open_mine(struct dsf_session *s, struct dsflow_graph *graph,
 {
     dsf_contents_init(&s->mine, &s->model, graph, exec, &s->plan->kept,
                       s->plan->nparts);
+    dsf_exact_inputs_init(&s->exact_inputs, s->job, graph, exec);
     for (uint32_t i = 0; i < dsflow_graph_ndata(graph); i++)
         if (dsflow_graph_data(graph, (dsflow_data_id){ i })->constant)
             dsf_plan_fill_constant(
@@ -357,6 +359,25 @@ int64_t dsf_session_updates(struct dsf_session *s)
     return control_of(s, DSFLOW_R)->updates;
 }
 
+int dsf_session_round(struct dsf_session *s, int64_t updates,
+                      struct dsflow_err *err)
+{
+    int status;
+
+    if (s->exact_inputs.waits == dsf_inputs_wait(s->job, updates))
+        return DSFLOW_OK;
+    status = dsf_by_all_round(s, updates, err);
+    if (status < 0)
+        return status;
+    dsf_session_round_own(s, updates);
+    return dsf_by_all_end(s, status, err);
+}
+
+void dsf_session_round_own(struct dsf_session *s, int64_t updates)
+{
+    dsf_exact_inputs_set(&s->exact_inputs, s->job, s->mine.exec, updates);
+}
+
 int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
                       struct dsflow_err *err)
 {
@@ -374,6 +395,8 @@ int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
     if (status == DSFLOW_OK) /* copies may follow from it */
         control_of(s, DSFLOW_RW)->updates = updates;
     s->unprepared = true;
+    if (status == DSFLOW_OK)
+        status = dsf_session_round(s, updates, err);
     return status == DSFLOW_OK ? dsf_session_prepare(s, err) : status;
 }
 
@@ -450,6 +473,7 @@ void dsf_session_close(struct dsf_session *s)
     dsf_contents_fini(&s->contents);
     dsf_contents_fini(&s->had);
     dsf_contents_fini(&s->mine);
+    dsf_exact_inputs_fini(&s->exact_inputs);
     free(s->why);
     free(s->origin.path);
     dsf_ckpt_fields_fini(&s->origin.of);

@@ -17,6 +17,7 @@
 #include "text/text.h"
 #include "tune/fit.h"
 #include "train/contents.h"
+#include "train/exact_inputs.h"
 #include "train/hosts.h"
 #include "train/same_folder.h"
 #include "train/writes.h"
@@ -70,6 +71,7 @@ struct dsf_session {
     char *why;         /* what was chosen for sizes that are auto; or NULL */
     int64_t first;     /* number in the text of the first sequence of step 0:
                           not 0 where a run went on with another job */
+    struct dsf_exact_inputs exact_inputs; /* of this process, after open */
     bool unprepared;   /* parameters have been written since `prepare` ran */
     struct dsf_together together;
     bool edited;       /* a program has written tensors: a step may have other
@@ -166,6 +168,12 @@ int dsf_session_start_own(struct dsf_session *s, int64_t step, int64_t *from,
 /* Run the program `prepare`, if the graph has it and parameters were written
  * since it ran. Before a step or a validation, when nothing is under way. */
 int dsf_session_prepare(struct dsf_session *s, struct dsflow_err *err);
+
+/* Inputs of matrices are rounded, or not, as the job says of parameters with so
+ * many updates behind them. When nothing is under way. */
+int dsf_session_round(struct dsf_session *s, int64_t updates,
+                      struct dsflow_err *err);
+void dsf_session_round_own(struct dsf_session *s, int64_t updates);
 
 /* All that a step changes, to and from a checkpoint. */
 int dsf_session_save(struct dsf_session *s, int64_t step,

@@ -5,18 +5,21 @@
 #include "base/notice.h"
 #include "base/units.h"
 #include "kernels/narrow.h"
+#include "model/model_inputs.h"
 #include "policies/trained_weights.h"
 #include "train/generation_types.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void begin(struct dsf_text_weights *w, const struct dsf_model *m)
+static void begin(struct dsf_text_weights *w, const struct dsf_model *m,
+                  const struct dsf_job *job, int64_t updates)
 {
     *w = (struct dsf_text_weights){
         .v = dsf_xcalloc(m->nunits, sizeof(*w->v)),
         .own = dsf_xcalloc(m->nunits, sizeof(*w->own)),
         .n = m->nunits,
+        .exact = job != NULL && dsf_inputs_wait(job, updates),
     };
 }
 
@@ -85,7 +88,7 @@ int dsf_text_weights_lend(struct dsf_text_weights *w, const struct dsf_model *m,
     const struct dsf_generation_types types = dsf_generation_types(m, job);
     int status = DSFLOW_OK;
 
-    begin(w, m);
+    begin(w, m, job, updates);
     for (unsigned u = 0; u < m->nunits && status == DSFLOW_OK; u++) {
         enum dsflow_dtype type = dsf_generation_unit_type(m, types, u);
 
@@ -106,7 +109,7 @@ int dsf_text_weights_read(struct dsf_text_weights *w, const struct dsf_model *m,
     const struct dsf_generation_types types = dsf_generation_types(m, job);
     int status = DSFLOW_OK;
 
-    begin(w, m);
+    begin(w, m, job, updates);
     dsf_notice("reading the weights");
     for (unsigned u = 0; u < m->nunits && status == DSFLOW_OK; u++) {
         float *wide = NULL;

@@ -1,6 +1,7 @@
 /* text_weights.h - the weights of a model as text is made with them: each unit
  * in the type in which the tasks of generation use it, and quantized or pruned
- * where the job trains it to be, as it was after so many updates. */
+ * where the job trains it to be, as it was after so many updates; and whether
+ * the inputs of its matrices were rounded then. */
 #ifndef DSF_TRAIN_TEXT_WEIGHTS_H
 #define DSF_TRAIN_TEXT_WEIGHTS_H
 
@@ -10,6 +11,7 @@ struct dsf_text_weights {
     void **v;  /* by unit */
     bool *own; /* by unit: freed with it */
     unsigned n;
+    bool exact; /* inputs of matrices were not rounded yet */
 };
 
 /* Units that are used as they are are lent: params[u] stays the caller's, and

@@ -46,6 +46,50 @@ run begun $four $stop
     fault "it does not say so in a line: $(cat err)"
 other begun exact
 
+# From the third update on: until then a run is the exact one, and afterwards the
+# one that went on from it rounded, on meshes, in processes and behind a stop.
+later="$eight --set activations.quantize_from=3"
+for type in fp32 fp16; do
+    how="$four --set precision.compute=$type"
+    done="--set job.steps=3 --set schedule.total=10"
+    if [ $type = fp16 ]; then # the first steps are skipped, and do not count
+        how="$how --set precision.initial_scale=1e7"
+        done="--set job.steps=6 --set schedule.total=10"
+    fi
+    rm -rf exact begun one mesh stopped
+    run exact $how $done
+    skipped=$(grep -c '"skipped":true' exact/metrics.jsonl)
+    [ "$type $skipped" = "fp32 0" ] || [ "$type $skipped" = "fp16 3" ] ||
+        fault "$type: $skipped steps are skipped"
+    run begun $how $done
+    run begun $how $eight --resume
+    run one $how $later --executor serial
+    same begun one
+    run mesh $how $later --set mesh.data=4 --set zero.stage=3 \
+        --set offload.optimizer=cpu --set recompute.what=block
+    same begun mesh
+    run stopped $how $later $done
+    same exact stopped
+    is=$(loss_of stopped)
+    [ "$is" != "$(loss_of stopped --set activations.quantize_from=4)" ] ||
+        fault "$type: $is is the loss of exact inputs"
+    for what in none wait round; do
+        [ $what = none ] && keys="--set activations.quantize=none"
+        [ $what = wait ] && keys="$later --set activations.quantize_from=4"
+        [ $what = round ] && keys="$later --set activations.bits=2"
+        "$dsflow" generate stopped $keys --temperature 3 --tokens 30 >$what 2>log ||
+            fault "generate $what: $(cat log)"
+        "$dsflow" checkpoint export stopped exported-$type-$what $keys >log 2>&1
+        warned=$(grep -c 'cannot say \[activations\]' log)
+        [ "$what $warned" = "round 1" ] || [ $what != round -a $warned = 0 ] ||
+            fault "$type: export $what: $(cat log)"
+    done
+    cmp none wait || fault "$type: text has rounded inputs too early"
+    ! cmp -s none round || fault "$type: text has exact inputs"
+    run stopped $how $later --set mesh.data=2 --set zero.stage=1 --resume
+    same begun stopped
+done
+
 # A folder that others load has no words for it.
 rm -rf one
 run one $four $eight

@@ -65,6 +65,20 @@ PY
     same four half
 }
 
+# All round inputs from the same step on, also those that begin behind it.
+later="--set activations.quantize=symmetric --set activations.group=16
+       --set activations.quantize_from=4"
+# shellcheck disable=SC2086
+{
+    run later $keys $later
+    in_processes 2 0 "in 2 processes" --set job.output=rounded $keys $later
+    same later rounded
+    in_processes 2 0 "step 5: validation loss" --set job.output=again $keys $later \
+        --set job.steps=5 --set schedule.total=10
+    in_processes 2 0 "goes on from again" --set job.output=again $keys $later --resume
+    same later again
+}
+
 # What is wrong with the text is said by one of them.
 cp text.txt copy.txt
 in_processes 2 0 "the same text is in train" --set job.output=warned --set mesh.data=2 \

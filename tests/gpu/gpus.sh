@@ -46,6 +46,19 @@ DSFLOW_EMULATED_MEMORY=0x40000 wrong 2 \
 grep -q 'warning: .*machine: gpus: has no effect: the serial executor' log ||
     fault "serial: $(cat log)"
 
+# Inputs are rounded from a step on, whatever ran before it.
+later="--set activations.quantize=symmetric --set activations.group=16
+       --set batch.groups=2"
+# shellcheck disable=SC2086
+{
+    run rounded $later --set machine.gpus=2 --set mesh.data=2 --set zero.stage=2 \
+        --set activations.quantize_from=5
+    run exact --set batch.groups=2 --set machine.gpus=1 --set job.steps=5 \
+        --set schedule.total=10
+    run exact $later --set machine.gpus=1 --resume
+    same rounded exact
+}
+
 # A checkpoint goes from cores to GPUs and back.
 run cores
 DSFLOW_EMULATED_GPUS=1 run gpus --set machine.gpus=auto

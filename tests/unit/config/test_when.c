@@ -150,6 +150,7 @@ static const struct {
     { "weights.embedding", "weights.prune=1:2", "" },
     { "activations.bits", "activations.quantize=symmetric", "" },
     { "activations.group", "activations.quantize=asymmetric", "" },
+    { "activations.quantize_from", "activations.quantize=symmetric", "" },
     { "compress.block", "compress.gradients=int8", "" },
     { "compress.keep", "compress.params=bf16", "" },
     { "compress.error", "compress.gradients=int4", "compress.params=int8" },
