@@ -20,25 +20,9 @@ static void check_range(struct dsf_ds *x)
         dsf_ds_refuse(x, path, "%.40s: expected dynamic", range);
 }
 
-static void check_offset(struct dsf_ds *x)
-{
-    const char *path = AQ "schedule_offset";
-    const long long offset = (long long)dsf_ds_whole(x, path, 0);
-
-    if (offset > 0)
-        dsf_ds_refuse(x, path,
-                      "%lld: dsflow rounds from the first step of a run on: "
-                      "expected 0; to begin later, train %lld steps without "
-                      "[activations] first, then go on with it by dsflow run "
-                      "--resume",
-                      offset, offset);
-}
-
-/* Who says nothing of a step has not asked for a later one: DeepSpeed's default
- * is said, and not refused. */
 static void take_type(struct dsf_ds *x)
 {
-    const char *path = AQ "quantization_type", *offset = AQ "schedule_offset";
+    const char *path = AQ "quantization_type";
     const char *type = dsf_ds_text(x, path, "symmetric");
 
     if (strcmp(type, "symmetric") != 0 && strcmp(type, "asymmetric") != 0) {
@@ -46,10 +30,6 @@ static void take_type(struct dsf_ds *x)
         return;
     }
     dsf_ds_set_text(x, "activations", "quantize", path, type);
-    if (dsf_ds_get(x, offset) == NULL || dsf_ds_is_auto(x, offset))
-        dsf_ds_add_comment(x, "activations", "quantize",
-                           "; from the first step on, as no schedule_offset is "
-                           "given, where DeepSpeed begins after 1000");
 }
 
 static void take_bits(struct dsf_ds *x, const struct dsf_ds_groups *g)
@@ -81,11 +61,13 @@ void dsf_ds_activations(struct dsf_ds *x)
     if (!dsf_ds_true(x, AQ "enabled", false))
         return;
     check_range(x);
-    check_offset(x);
     take_type(x);
     if (dsf_ds_take_groups(x, &g)) {
         take_bits(x, &g);
         dsf_ds_set(x, "activations", "group", AQ "range_calibration", "0");
+        dsf_ds_set(x, "activations", "quantize_from", AQ "schedule_offset",
+                   "%lld",
+                   (long long)dsf_ds_whole(x, AQ "schedule_offset", 1000));
     }
     free(g.first);
 }

@@ -70,7 +70,7 @@ static const struct dsf_ds_key keys[] = {
     { AQ "enabled", DSF_DS_BECOMES, "activations.quantize" },
     { AQ "quantization_type", DSF_DS_BECOMES, "activations.quantize" },
     { AQ "range_calibration", DSF_DS_BECOMES, "activations.group" },
-    { AQ "schedule_offset", DSF_DS_BECOMES, "activations.quantize" },
+    { AQ "schedule_offset", DSF_DS_BECOMES, "activations.quantize_from" },
     { CT "activation_quantization.different_groups.*", DSF_DS_BECOMES,
       "activations.bits" },
     { CT "layer_reduction.enabled", DSF_DS_REFUSED,

@@ -106,7 +106,7 @@ cat > weights.json <<'EOF'
       "different_groups": { "rp1": { "params": { "dense_ratio": 0.5 }, "modules": ["c_fc"] } }
     },
     "activation_quantization": {
-      "shared_parameters": { "enabled": true, "quantization_type": "asymmetric", "schedule_offset": 0 },
+      "shared_parameters": { "enabled": true, "quantization_type": "asymmetric", "schedule_offset": 1 },
       "different_groups": { "aq1": { "params": { "bits": 7 }, "modules": ["attn", "mlp", "lm_head"] } }
     }
   }
@@ -121,6 +121,7 @@ for line in 'quantize = "symmetric"  *# compression_training.*quantization_type:
     'quantize_from = 1  *# .*schedule_offset, line 8' 'prune_from = 2  *# .*schedule_offset, line 17' \
     'prune = "2:4"  *# .*dense_ratio, line 18: here of each 4 inputs, found anew after each step$' \
     'quantize = "asymmetric"  *# .*activation_quantization.*quantization_type, line 25$' 'group = 32  *# --set' \
+    'quantize_from = 1  *# .*activation_quantization.*schedule_offset, line 25$' \
     'bits = 7  *# .*aq1.params.bits, line 26; modules outside of blocks, as the head, have exact inputs here$'; do
     grep -q "^$line" ds.toml || fault "no line $line: $(cat ds.toml)"
 done
@@ -131,10 +132,9 @@ grep -q '^#group = 64  *# .*quantize_groups, line 8, says 8 scales of a matrix: 
     fault "group: $(cat log)"
 grep -q "^group = 0  *# .*range_calibration: DeepSpeed's default" log ||
     fault "group of activations: $(cat log)"
-# DeepSpeed would begin later where a file does not say when; here it is not a reason to refuse it.
 "$dsflow" import weights.json --drop compression_training.activation_quantization.shared_parameters.schedule_offset > log ||
     fault "import of activations from no step"
-grep -q '^quantize = .*, line 25; from the first step on, as no schedule_offset is given, ' log || fault "no step: $(cat log)"
+grep -q "^quantize_from = 1000  *# .*schedule_offset: DeepSpeed's default$" log || fault "no step: $(cat log)"
 
 # two_lines EDIT TEXT: the weights so edited are refused, by this line and a count.
 two_lines() {
@@ -150,8 +150,7 @@ two_lines '12s/"attn", //' '9: .*weight_quantization.different_groups: \[weights
 two_lines '21s/false/true/' '21: .*row_pruning.shared_parameters.enabled: true: rows of the MLP go when a model is exported (dsflow checkpoint export --ffn-width), not while it trains: expected false; '
 two_lines '8s/true/true, "rounding": "stochastic"/' '8: .*rounding: "stochastic": codes are rounded to the nearest: expected "nearest"; '
 two_lines '8s/true/true, "fp16_mixed_quantize": {"enabled": true}/' '8: .*weights are quantized at once, not in parts'
-two_lines '25s/0 }/50 }/' '25: .*activation_quantization.*schedule_offset: 50: dsflow rounds from the first step of a run on: expected 0; to begin later, train 50 steps without '
-two_lines '25s/0 }/0, "range_calibration": "static" }/' '25: .*range_calibration: static: dsflow finds the scales of each token anew, '
+two_lines '25s/1 }/1, "range_calibration": "static" }/' '25: .*range_calibration: static: dsflow finds the scales of each token anew, '
 two_lines '26s/7/16/' '26: .*aq1.params.bits: 16: expected a whole number, 2 to 8, as activations.bits$'
 two_lines '26s/"attn", //' '26: .*activation_quantization.different_groups: \[activations\] is of all matrices of blocks: expected '
 two_lines '5s/false/true/' '5: quantize_training: bits fall by weights.period, not by eigenvalues: '

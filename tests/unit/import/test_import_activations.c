@@ -38,10 +38,12 @@ static void inputs_of_matrices_are_rounded(void **state)
                 "different_groups.a.params.bits, line 3\n");
     assert_line("group = 0                    # " AQ
                 "shared_parameters.range_calibration, line 2\n");
+    assert_line("quantize_from = 0            # " AQ
+                "shared_parameters.schedule_offset, line 2\n");
     dsf_job_fini(&job);
 }
 
-/* It is dynamic and symmetric, but not from step 1000 on. */
+/* It is dynamic and symmetric, from step 1000 on. */
 static void what_is_not_said_of_activations_is_deepspeeds(void **state)
 {
     struct dsf_job job;
@@ -50,10 +52,10 @@ static void what_is_not_said_of_activations_is_deepspeeds(void **state)
     assert_int_equal(job.activations.quantize, DSF_INPUTS_SYMMETRIC);
     assert_int_equal(job.activations.bits, 8);
     assert_int_equal(job.activations.group, 0);
+    assert_int_equal(job.activations.quantize_from, 1000);
     assert_line(
-        "shared_parameters.quantization_type: DeepSpeed's default; from "
-        "the first step on, as no schedule_offset is given, where "
-        "DeepSpeed begins after 1000\n");
+        "shared_parameters.quantization_type: DeepSpeed's default\n");
+    assert_line("shared_parameters.schedule_offset: DeepSpeed's default\n");
     dsf_job_fini(&job);
 }
 
@@ -72,11 +74,10 @@ static void what_differs_of_activations_is_refused(void **state)
         ROUNDED(", \"quantization_type\": \"none\"", IN_BITS("8")), RANKS(1),
         "ds.json:2: " AQ "shared_parameters.quantization_type: none: expected "
         "symmetric or asymmetric");
-    assert_refused(ROUNDED(", \"schedule_offset\": 50", IN_BITS("8")), RANKS(1),
-                   "ds.json:2: " AQ "shared_parameters.schedule_offset: 50: "
-                   "dsflow rounds from the first step of a run on: expected 0; "
-                   "to begin later, train 50 steps without [activations] "
-                   "first, then go on with it by dsflow run --resume");
+    assert_refused(
+        ROUNDED(", \"schedule_offset\": -1", IN_BITS("8")), RANKS(1),
+        "ds.json:2: " AQ "shared_parameters.schedule_offset: -1: expected a "
+        "whole number, 0 to 2147483647, as activations.quantize_from");
 }
 
 static void bits_of_activations_are_2_to_8(void **state)
