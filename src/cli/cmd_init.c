@@ -25,6 +25,7 @@ static const struct {
     { "job", "output", "" /* runs/ and the name */ },
     { "job", "seed", NULL },
     { "data", "train", "\"text.txt\"" },
+    { "data", "text_field", NULL },
     { "data", "tokenizer", NULL },
     { "data", "validation", NULL },
     { "model", "init", NULL },

@@ -88,6 +88,7 @@ struct dsf_job_data { /* [data] */
     struct dsflow_strings validation_files; /* instead of a share of train */
     char *tokenizer; /* "bytes", a tokenizer.json, or a folder with one, or
                         with encoder.json + vocab.bpe, vocab.json + merges.txt */
+    char *text_field; /* of JSON Lines; "": files are texts */
     bool begin;      /* a token of the tokenizer's before each text */
     double validation; /* share of the tokens kept for validation */
     bool shuffle;

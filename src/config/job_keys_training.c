@@ -32,13 +32,16 @@ const struct dsflow_option dsf_data_options[] = {
                      "paths; * ? [ ] match many"),
     DSFLOW_OPTION_OF(DSFLOW_STRINGS, DATA, validation_files, "[]",
                      "text files to validate on, instead of a share of train"),
+    DSFLOW_OPTION_OF(DSFLOW_STRING, DATA, text_field, "\"\"",
+                     "the files are JSON Lines, and the string of this name in "
+                     "each line is a text; \"\": a file is a text"),
     DSFLOW_OPTION_OF(DSFLOW_STRING, DATA, tokenizer, "\"bytes\"",
                      "\"bytes\", a tokenizer.json, or a folder that has one or "
                      "GPT-2's two files; where it is not given and the folder "
                      "of model.init has a tokenizer, that one"),
     DSFLOW_OPTION_OF(DSFLOW_BOOL, DATA, begin, "false",
                      "the token that the tokenizer puts before a text (LLaMA's "
-                     "<s>) is put before each file, and before what text is "
+                     "<s>) is put before each text, and before what text is "
                      "generated from"),
     DSFLOW_OPTION_FLOAT(DATA, validation, "0.05", 0, 0.9,
                         "share of each file kept for validation",

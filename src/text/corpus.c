@@ -3,11 +3,9 @@
 #include "text/text.h"
 
 #include "base/alloc.h"
-#include "base/notice.h"
-#include "text/encode.h"
+#include "text/encode_source.h"
 #include "text/mapped.h"
 #include "text/text_source.h"
-#include "text/token_cache.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -28,108 +26,12 @@ struct dsf_corpus {
     atomic_uint reads;                /* of the text */
 };
 
-/* Text on its way to a cache of tokens. */
-struct passing {
-    struct dsf_token_writer *to;
-    struct dsf_encoder *encoder;
-    int32_t begin, eot;                 /* around files; or -1 */
-    const struct dsf_text_files *files; /* that are being read, */
-    unsigned first, now;                /* and which of them */
-};
-
-/* Of a text that takes minutes, each half a minute or so says how far it is. */
-static void take(void *user, const int32_t *ids, size_t n)
-{
-    static const uint64_t much = (uint64_t)1 << 28;
-    struct dsf_token_writer *to = ((struct passing *)user)->to;
-    uint64_t before = dsf_token_writer_count(to);
-
-    dsf_token_writer_put(to, ids, n);
-    if (before / much != (before + n) / much)
-        dsf_notice("tokenizing: %.1f G tokens so far",
-                   (double)(before + n) * 1e-9);
-}
-
-static void let_go(void *user)
-{
-    struct passing *p = user;
-
-    for (unsigned i = p->first; i <= p->now; i++)
-        dsf_mapped_let_go(p->files->v[i].text, p->files->v[i].bytes);
-    p->first = p->now;
-}
-
-/* From `from[i]` (NULL: the beginning) to `end[i]` (NULL: the end) of each. */
-static int add_files(struct passing *p, const struct dsf_text_files *files,
-                     const size_t *from, const size_t *end)
-{
-    int status = DSFLOW_OK;
-
-    p->files = files;
-    p->first = 0;
-    for (unsigned i = 0; i < files->n && status == DSFLOW_OK; i++) {
-        const struct dsf_text_file *f = &files->v[i];
-        size_t a = from != NULL ? from[i] : 0;
-        size_t b = end != NULL ? end[i] : f->bytes;
-
-        p->now = i;
-        if (p->begin >= 0 && a == 0 && b > 0)
-            status = dsf_encoder_token(p->encoder, p->begin);
-        if (status == DSFLOW_OK)
-            status =
-                dsf_encoder_text(p->encoder, f->path, f->text + a, b - a, 1);
-        if (status == DSFLOW_OK && a < b && p->eot >= 0)
-            status = dsf_encoder_token(p->encoder, p->eot);
-    }
-    if (status == DSFLOW_OK)
-        status = dsf_encoder_end(p->encoder);
-    if (files->n > 0)
-        let_go(p);
-    return status;
-}
-
-static int encode_source(const struct dsf_text_source *s, const char *cache_dir,
-                         uint64_t key, struct dsf_token_store *store,
-                         struct dsflow_err *err)
-{
-    unsigned width = dsf_tokenizer_vocab(s->tok) <= 65536 ? 2 : 4;
-    struct passing p = {
-        .to = dsf_token_writer_new(cache_dir, key, width),
-        .begin = s->job->data.begin ? dsf_tokenizer_begin(s->tok) : -1,
-        .eot = dsf_tokenizer_eot(s->tok),
-    };
-    const struct dsf_encoding encoding = { take, let_go, &p, cache_dir };
-    uint64_t train = 0;
-    int status;
-
-    p.encoder = dsf_encoder_new(s->tok, dsf_lanes_of_cores(), &encoding, err);
-    status = add_files(&p, &s->train, NULL, s->cuts);
-    if (status == DSFLOW_OK) {
-        train = dsf_token_writer_count(p.to);
-        status = add_files(&p, &s->train, s->cuts, NULL);
-    }
-    if (status == DSFLOW_OK)
-        status = add_files(&p, &s->validation, NULL, NULL);
-    dsf_encoder_free(p.encoder);
-    if (status == DSFLOW_OK)
-        return dsf_token_writer_end(p.to, train, store, err);
-    dsf_token_writer_drop(p.to);
-    return status;
-}
-
 static void count(struct dsf_corpus *c, const struct dsf_text_source *s)
 {
     struct dsf_corpus_info *info = &c->info;
-    int64_t kept = 0, tokens;
+    int64_t kept = (int64_t)c->store.validation_bytes, tokens;
 
-    for (unsigned i = 0; i < s->train.n; i++) {
-        info->bytes += (int64_t)s->train.v[i].bytes;
-        kept += (int64_t)(s->train.v[i].bytes - s->cuts[i]);
-    }
-    for (unsigned i = 0; i < s->validation.n; i++) {
-        info->bytes += (int64_t)s->validation.v[i].bytes;
-        kept += (int64_t)s->validation.v[i].bytes;
-    }
+    info->bytes = kept + (int64_t)c->store.train_bytes;
     info->files = s->train.n + s->validation.n;
     info->train_tokens = (int64_t)c->store.train;
     info->validation_tokens = (int64_t)c->store.validation;
@@ -204,7 +106,8 @@ int dsf_corpus_check(const struct dsf_job *job, const struct dsf_tokenizer *tok,
                      int64_t sequence, struct dsflow_err *err)
 {
     struct dsf_text_source s;
-    bool exact = dsf_tokenizer_is_bytes(tok);
+    /* Of JSON Lines, a text has no more tokens than its line has bytes. */
+    bool exact = dsf_tokenizer_is_bytes(tok) && !dsf_is_json_lines(job);
     struct amount n = { 0, 0, exact ? "" : "at most " };
     /* Of a text: what ends and begins it. */
     int64_t end = (exact ? 0 : 1) + job->data.begin;
@@ -254,7 +157,7 @@ int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
     if (!c->info.cached) { /* a text that is, has passed */
         status = dsf_text_source_check(&s, err);
         if (status == DSFLOW_OK)
-            status = encode_source(&s, cache_dir, key, &c->store, err);
+            status = dsf_encode_source(&s, cache_dir, key, &c->store, err);
     }
     if (status < 0)
         goto out_close;

@@ -201,6 +201,11 @@ int dsf_encoder_text(struct dsf_encoder *e, const char *name, const char *text,
                    : encode_between(e, text, bytes);
 }
 
+void dsf_encoder_keep(struct dsf_encoder *e, char *text)
+{
+    dsf_lanes_keep(e->lanes, (struct dsf_normal){ .memory = text });
+}
+
 int dsf_encoder_token(struct dsf_encoder *e, int32_t id)
 {
     return dsf_lanes_token(e->lanes, id);

@@ -18,6 +18,8 @@ void dsf_encoder_free(struct dsf_encoder *encoder);
  * recognised. */
 int dsf_encoder_text(struct dsf_encoder *encoder, const char *name,
                      const char *text, size_t bytes, int special);
+/* A text that came, from the heap: freed when it may go. */
+void dsf_encoder_keep(struct dsf_encoder *encoder, char *text);
 /* A token between two texts. */
 int dsf_encoder_token(struct dsf_encoder *encoder, int32_t id);
 /* All that came goes out; more may come. */

@@ -14,12 +14,12 @@
 /* Each file gives its last part, so that validation is made of the same kinds
  * of text as training, and never of the same text. The cut is at the end of
  * the line nearest to the exact place; where lines are too long for that, it
- * is between two characters. */
-static size_t cut_of(const struct dsf_text_file *file, double share)
+ * is between two characters, or, where they are `whole`, there is none. */
+static size_t cut_of(const struct dsf_text_file *file, double share, bool whole)
 {
     size_t keep = (size_t)llround((double)file->bytes * share);
     size_t exact = file->bytes - keep;
-    size_t window = keep / 2 > 4096 ? keep / 2 : 4096;
+    size_t window = whole ? file->bytes : keep / 2 > 4096 ? keep / 2 : 4096;
 
     if (keep == 0 || exact == 0)
         return file->bytes;
@@ -29,6 +29,8 @@ static size_t cut_of(const struct dsf_text_file *file, double share)
         if (d < exact && file->text[exact - d - 1] == '\n')
             return exact - d;
     }
+    if (whole)
+        return file->bytes;
     while (exact < file->bytes && (file->text[exact] & 0xc0) == 0x80)
         exact++;
     return exact;
@@ -66,7 +68,8 @@ int dsf_text_source_find(struct dsf_text_source *s, const struct dsf_job *job,
     for (unsigned i = 0; i < s->train.n; i++)
         s->cuts[i] = data->validation_files.n > 0 || data->validation <= 0.0
                          ? s->train.v[i].bytes
-                         : cut_of(&s->train.v[i], data->validation);
+                         : cut_of(&s->train.v[i], data->validation,
+                                  dsf_is_json_lines(job));
     return DSFLOW_OK;
 }
 
@@ -96,8 +99,28 @@ static bool is_same(const struct dsf_text_file *a,
     return same;
 }
 
+/* A model that is trained on them so writes braces and quotes. */
+static void warn_of_json(const struct dsf_text_files *files, const char *key)
+{
+    static const char end[] = ".jsonl";
+
+    for (unsigned i = 0; i < files->n; i++) {
+        const char *path = files->v[i].path;
+        const size_t n = strlen(path);
+
+        if (n < sizeof(end) - 1 ||
+            strcmp(path + n - (sizeof(end) - 1), end) != 0)
+            continue;
+        dsf_warn_of_job("data: %s: %s is taken for a text as it is: with "
+                        "text_field = \"text\" its lines are JSON, and that "
+                        "string of each is one",
+                        key, path);
+        return;
+    }
+}
+
 /* What is trained on says nothing of other text: a copy neither. */
-void dsf_text_source_warn(const struct dsf_text_source *s)
+static void warn_of_copy(const struct dsf_text_source *s)
 {
     for (unsigned i = 0; i < s->validation.n; i++)
         for (unsigned j = 0; j < s->train.n; j++) {
@@ -112,6 +135,15 @@ void dsf_text_source_warn(const struct dsf_text_source *s)
                 v->path, t->path);
             return;
         }
+}
+
+void dsf_text_source_warn(const struct dsf_text_source *s)
+{
+    if (!dsf_is_json_lines(s->job)) {
+        warn_of_json(&s->train, "train");
+        warn_of_json(&s->validation, "validation_files");
+    }
+    warn_of_copy(s);
 }
 
 void dsf_text_source_close(struct dsf_text_source *s)
@@ -132,6 +164,12 @@ uint64_t dsf_text_source_key(const struct dsf_text_source *s)
     XXH3_64bits_update(state, words, sizeof(words));
     if (s->job->data.begin)
         XXH3_64bits_update(state, "begin", 5);
+    if (dsf_is_json_lines(s->job)) {
+        const char *field = s->job->data.text_field;
+
+        XXH3_64bits_update(state, "text_field", sizeof("text_field"));
+        XXH3_64bits_update(state, field, strlen(field) + 1);
+    }
     for (unsigned i = 0; i < s->train.n; i++) {
         words[0] = s->train.v[i].bytes;
         words[1] = s->cuts[i];

@@ -16,6 +16,12 @@ struct dsf_text_source {
     size_t *cuts; /* of each train file: where its validation text begins */
 };
 
+/* Are the files JSON Lines? */
+static inline bool dsf_is_json_lines(const struct dsf_job *job)
+{
+    return job->data.text_field[0] != '\0';
+}
+
 /* Is there a file to train on? */
 int dsf_text_source_has_train(const struct dsf_job *job,
                               struct dsflow_err *err);
@@ -30,7 +36,8 @@ void dsf_text_source_close(struct dsf_text_source *s);
 /* Is it text? That reads all of it. */
 int dsf_text_source_check(const struct dsf_text_source *s,
                           struct dsflow_err *err);
-/* Of a validation file that is trained on, too. */
+/* Of a validation file that is trained on, too, and of JSON Lines that are
+ * taken for a text. */
 void dsf_text_source_warn(const struct dsf_text_source *s);
 /* Hash of what decides the tokens and their split. */
 uint64_t dsf_text_source_key(const struct dsf_text_source *s);

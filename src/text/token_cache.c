@@ -22,7 +22,7 @@
 #include <xxhash.h>
 
 #define MAGIC   "dsflowTK"
-#define VERSION 1u
+#define VERSION 2u
 
 struct header {
     char magic[8];
@@ -30,6 +30,7 @@ struct header {
     uint32_t width;
     uint64_t key; /* of contents, tokenizer and split */
     uint64_t train, validation;
+    uint64_t train_bytes, validation_bytes; /* of text */
     uint64_t most;
     uint64_t tokens_hash;
     uint64_t header_hash; /* of all before */
@@ -78,6 +79,8 @@ static bool take(const struct header *h, size_t bytes, uint64_t key,
         .width = h->width,
         .train = h->train,
         .validation = h->validation,
+        .train_bytes = h->train_bytes,
+        .validation_bytes = h->validation_bytes,
         .most = (uint32_t)h->most,
         .map = (void *)h,
         .map_bytes = bytes,
@@ -294,7 +297,8 @@ static int map_written(struct dsf_token_writer *w,
     return DSFLOW_OK;
 }
 
-int dsf_token_writer_end(struct dsf_token_writer *w, uint64_t train,
+int dsf_token_writer_end(struct dsf_token_writer *w,
+                         const struct dsf_token_split *split,
                          struct dsf_token_store *store, struct dsflow_err *err)
 {
     struct header h = {
@@ -302,8 +306,10 @@ int dsf_token_writer_end(struct dsf_token_writer *w, uint64_t train,
         .version = VERSION,
         .width = w->width,
         .key = w->key,
-        .train = train,
-        .validation = w->n - train,
+        .train = split->train,
+        .validation = w->n - split->train,
+        .train_bytes = split->train_bytes,
+        .validation_bytes = split->validation_bytes,
         .most = w->most,
         .tokens_hash = XXH3_64bits_digest(w->hash),
     };

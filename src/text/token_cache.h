@@ -11,7 +11,8 @@
 struct dsf_token_store {
     const void *tokens;         /* uint16_t or uint32_t */
     unsigned width;             /* bytes of a token: 2 or 4 */
-    uint64_t train, validation; /* numbers of tokens */
+    uint64_t train, validation; /* numbers of tokens, */
+    uint64_t train_bytes, validation_bytes; /* and bytes of text */
     uint32_t most;              /* the greatest token */
     void *map;                  /* the file, or one in memory */
     size_t map_bytes;
@@ -31,10 +32,14 @@ struct dsf_token_writer *dsf_token_writer_new(const char *dir, uint64_t key,
 void dsf_token_writer_put(struct dsf_token_writer *writer, const int32_t *ids,
                           size_t n);
 uint64_t dsf_token_writer_count(const struct dsf_token_writer *writer);
-/* All are there, of which the first `train` are of the training text: they are
- * mapped. DSFLOW_ENOMEM: no room for them; DSFLOW_EIO: what was written reads
- * otherwise. Either way the writer is no more. */
-int dsf_token_writer_end(struct dsf_token_writer *writer, uint64_t train,
+/* The training text, whose tokens come first, and that for validation. */
+struct dsf_token_split {
+    uint64_t train, train_bytes, validation_bytes;
+};
+/* All are there: they are mapped. DSFLOW_ENOMEM: no room for them; DSFLOW_EIO:
+ * what was written reads otherwise. Either way the writer is no more. */
+int dsf_token_writer_end(struct dsf_token_writer *writer,
+                         const struct dsf_token_split *split,
                          struct dsf_token_store *store, struct dsflow_err *err);
 void dsf_token_writer_drop(struct dsf_token_writer *writer);
 

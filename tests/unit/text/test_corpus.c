@@ -263,6 +263,104 @@ static void a_text_is_read_in_little_memory(void **state)
     assert_true(dsf_memory_most() - before < (int64_t)90 << 20);
 }
 
+/* `lines` lines that have the texts of write_lines, but for the last byte. */
+static void write_json_lines(const char *name, unsigned lines, const char *last)
+{
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    for (unsigned i = 0; i < lines; i++)
+        fprintf(f, "{\"id\": %4u, \"said\": \"%09u\"}\n", i, i);
+    fprintf(f, "%s", last);
+    assert_int_equal(fclose(f), 0);
+    free(path);
+}
+
+/* Where no token ends a text, a newline does: so they are as those of a file of
+ * such lines. */
+static void texts_of_json_lines_are_trained_on(void **state)
+{
+    static const char data[] =
+        "train = [\"@/a.jsonl\"]\ntext_field = \"said\"\nvalidation = 0.1";
+    int32_t tokens[SEQUENCE], targets[SEQUENCE], plain[SEQUENCE];
+    struct dsf_corpus_info info;
+    struct dsf_corpus *lines;
+
+    write_json_lines("a.jsonl", 1000, "");
+    write_lines("a", 0, 1000);
+    for (int cached = 0; cached < 2; cached++) {
+        struct dsf_corpus *c = corpus_of(data);
+
+        lines = corpus_of("train = [\"@/a\"]\nvalidation = 0.1");
+        dsf_corpus_info(c, &info);
+        assert_int_equal(info.cached, cached);
+        assert_int_equal(info.bytes, 10000);
+        assert_int_equal(info.train_tokens, 9000);
+        assert_int_equal(info.validation_tokens, 1000);
+        assert_true(info.bytes_per_token == 1.0);
+        for (int64_t i = 0; i < 2 * info.train_sequences; i++) {
+            dsf_corpus_train(c, i, 0, SEQUENCE, tokens, targets);
+            dsf_corpus_train(lines, i, 0, SEQUENCE, plain, targets);
+            assert_memory_equal(tokens, plain, sizeof(tokens));
+        }
+        dsf_corpus_validation(c, 3, 0, SEQUENCE, tokens, targets);
+        dsf_corpus_validation(lines, 3, 0, SEQUENCE, plain, targets);
+        assert_memory_equal(tokens, plain, sizeof(tokens));
+        dsf_corpus_close(c);
+        dsf_corpus_close(lines);
+    }
+    lines = corpus_of("train = [\"@/a.jsonl\"]\nvalidation = 0.1");
+    dsf_corpus_info(lines, &info);
+    assert_false(info.cached);
+    assert_true(info.bytes > 30000);
+    dsf_corpus_close(lines);
+}
+
+/* Nothing of a line is on both sides, however long it is. */
+static void a_line_of_json_is_not_cut(void **state)
+{
+    static const char data[] =
+        "train = [\"@/a.jsonl\"]\ntext_field = \"t\"\nvalidation = 0.3";
+    char *text = dsf_xcalloc(1, 40001);
+    struct dsf_corpus_info info;
+    struct dsf_corpus *c;
+
+    memset(text, 'x', 40000);
+    for (unsigned i = 0; i < 2; i++)
+        memcpy(text + i * 20000, "{\"t\": \"", 7);
+    for (unsigned i = 0; i < 2; i++)
+        memcpy(text + i * 20000 + 19997, "\"}\n", 3);
+    write_text("a.jsonl", text);
+    free(text);
+    c = corpus_of(data);
+    dsf_corpus_info(c, &info);
+    assert_int_equal(info.train_tokens, 19991); /* with a newline */
+    assert_int_equal(info.validation_tokens, 19991);
+    dsf_corpus_close(c);
+}
+
+static void a_line_that_has_no_text_is_an_error(void **state)
+{
+    struct dsf_corpus *c;
+    struct dsflow_err err;
+
+    write_json_lines("a.jsonl", 1000, "{\"said\": [5]}\n");
+    for (int kept = 0; kept < 2; kept++) {
+        assert_int_equal(
+            open_for(kept ? "validation = 0.1\ntext_field = \"said\"\ntrain = "
+                            "[\"@/a.jsonl\"]"
+                          : "validation = 0.0\ntext_field = \"said\"\ntrain = "
+                            "[\"@/a.jsonl\"]",
+                     VOCAB, &c, &err),
+            DSFLOW_EINVAL);
+        check_message(&err,
+                      "job.toml:7: data: train: /a.jsonl: line 1001: has no "
+                      "string there: expected an object with a string "
+                      "\"said\"");
+    }
+}
+
 static void a_cache_that_cannot_be_written_is_done_without(void **state)
 {
     static const char data[] = "train = [\"@/a\"]\nvalidation = 0.1";
@@ -372,6 +470,9 @@ int main(void)
         WITH_FOLDER(tokens_are_cached_until_the_text_changes),
         WITH_FOLDER(a_damaged_cache_is_made_again),
         WITH_FOLDER(a_text_is_read_in_little_memory),
+        WITH_FOLDER(texts_of_json_lines_are_trained_on),
+        WITH_FOLDER(a_line_of_json_is_not_cut),
+        WITH_FOLDER(a_line_that_has_no_text_is_an_error),
         WITH_FOLDER(a_cache_that_cannot_be_written_is_done_without),
         WITH_FOLDER(too_little_text_is_told_in_figures),
         WITH_FOLDER(too_little_text_is_known_without_reading_it),

@@ -56,7 +56,8 @@ static int write_all(unsigned width, struct dsf_token_store *store,
             part[k] = token_of(i + k, width);
         dsf_token_writer_put(w, part, PART);
     }
-    return dsf_token_writer_end(w, TRAIN, store, err);
+    return dsf_token_writer_end(w, &(struct dsf_token_split){ TRAIN, 5, 3 },
+                                store, err);
 }
 
 static void check(struct dsf_token_store *store, unsigned width)
@@ -67,6 +68,8 @@ static void check(struct dsf_token_store *store, unsigned width)
     assert_int_equal(store->width, width);
     assert_int_equal(store->train, TRAIN);
     assert_int_equal(store->validation, N - TRAIN);
+    assert_int_equal(store->train_bytes, 5);
+    assert_int_equal(store->validation_bytes, 3);
     assert_true(store->most > 60000);
     for (uint64_t i = 0; i < N; i++)
         assert_int_equal(width == 2 ? two[i] : four[i], token_of(i, width));
@@ -175,7 +178,9 @@ static void what_a_killed_writer_left_is_removed(void **state)
     assert_int_equal(count_files(), 4);
     dsf_token_writer_drop(w);
     assert_int_equal(count_files(), 3);
-    assert_int_equal(dsf_token_writer_end(other, 0, &store, &err), DSFLOW_OK);
+    assert_int_equal(dsf_token_writer_end(other, &(struct dsf_token_split){ 0 },
+                                          &store, &err),
+                     DSFLOW_OK);
     assert_int_equal(count_files(), 3);
     dsf_token_store_fini(&store);
     assert_true(dsf_token_cache_open(folder, KEY + 1, &store));
