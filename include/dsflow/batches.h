@@ -14,12 +14,14 @@ struct dsflow_batches {
     void *user;
 
     /* Fill `tokens` with tokens pos .. pos + n of training sequence `index`,
-     * and `targets` with the one after each (-1: none is asked for). Step s
-     * (from 0) takes the sequences s * batch.sequences and on: numbers that
-     * have no end, as the order, and how often a text is read, is the caller's.
-     * The same numbers must give the same tokens, as a run goes on from a
-     * checkpoint by them. Called from several threads at once. Not 0 where it
-     * fails: the run ends with that step, of which nothing is saved. */
+     * and `targets` with the one after each. -1: none is asked for, which adds
+     * nothing to the loss; that is divided by all tokens, as gradients are.
+     * Step s (from 0) takes the sequences s * batch.sequences and on: numbers
+     * that have no end, as the order, and how often a text is read, is the
+     * caller's. The same numbers must give the same tokens, as a run goes on
+     * from a checkpoint by them. Called from several threads at once. Not 0
+     * where it fails: the run ends with that step, of which nothing is saved.
+     */
     int (*train)(void *user, int64_t index, int64_t pos, int64_t n,
                  int32_t *tokens, int32_t *targets);
 
