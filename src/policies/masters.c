@@ -84,8 +84,9 @@ static dsflow_data_id port(void *masters, const struct dsflow_task_spec *t,
                : data(m, t->data[i]);
 }
 
-static void write(struct dsf_masters *m, const struct dsflow_task_spec *like,
-                  dsflow_data_id id, dsflow_data_id copy)
+static void write_copy(struct dsf_masters *m,
+                       const struct dsflow_task_spec *like, dsflow_data_id id,
+                       dsflow_data_id copy)
 {
     m->write(m, like, spec_of(m, id), data(m, id), copy);
 }
@@ -94,13 +95,13 @@ static void rewrite_task(struct dsf_masters *m,
                          const struct dsflow_task_spec *t)
 {
     if (t->op == &dsf_op_cast && m->wanted[t->data[0].i]) {
-        write(m, t, t->data[0], dsflow_rewrite_data(&m->rw, t->data[1]));
+        write_copy(m, t, t->data[0], dsflow_rewrite_data(&m->rw, t->data[1]));
         return;
     }
     dsf_add_mapped(m->rw.out, t, port, m);
     for (unsigned i = 0; i < t->ndata; i++)
         if (gets_master(m, t->data[i]) && dsflow_task_access(t, i) & DSFLOW_W)
-            write(m, t, t->data[i], copy_of(m, t->data[i]));
+            write_copy(m, t, t->data[i], copy_of(m, t->data[i]));
 }
 
 /* What gets its master here, in the order of units and their parts, which is
@@ -145,7 +146,7 @@ static uint32_t add_prepare(struct dsf_masters *m, const struct fresh *v,
         const dsflow_data_id id = { v[i].id };
 
         like.layer = (int16_t)m->plan->model->units[v[i].d->unit].layer;
-        write(m, &like, id, copy_of(m, id));
+        write_copy(m, &like, id, copy_of(m, id));
     }
     return i;
 }
