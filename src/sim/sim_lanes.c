@@ -17,14 +17,19 @@ static unsigned share_of(const struct sim *s, unsigned n, unsigned rank)
     return n == s->spec->nranks ? rank : rank % n;
 }
 
+static unsigned rank_of(int home)
+{
+    return home == DSFLOW_ANYWHERE ? 0 : (unsigned)home;
+}
+
 /* Is all that it has to do with in the memory of the device that does it? */
 static bool stays(const struct sim *s, const struct dsflow_task_spec *t)
 {
-    const unsigned rank = t->rank == DSFLOW_ANYWHERE ? 0 : (unsigned)t->rank;
+    const unsigned rank = rank_of(t->rank);
 
     for (unsigned p = 0; p < t->ndata; p++) {
         const struct dsflow_data_spec *d = dsflow_graph_data(s->g, t->data[p]);
-        unsigned home = d->home == DSFLOW_ANYWHERE ? 0 : (unsigned)d->home;
+        const unsigned home = rank_of(d->home);
 
         if (d->tier != DSFLOW_DEVICE ||
             node_of(s->spec, home) != node_of(s->spec, rank) ||
@@ -34,13 +39,27 @@ static bool stays(const struct sim *s, const struct dsflow_task_spec *t)
     return true;
 }
 
+static bool is_between_nodes(const struct sim *s,
+                             const struct dsflow_task_spec *t)
+{
+    const unsigned node = node_of(s->spec, rank_of(t->rank));
+
+    for (unsigned p = 0; t->op->comm && p < t->ndata; p++)
+        if (node_of(s->spec,
+                    rank_of(dsflow_graph_data(s->g, t->data[p])->home)) != node)
+            return true;
+    return false;
+}
+
 /* Does a link do it? Where it has two ways, an engine that computes nothing
- * does, from one memory to another. */
+ * does, from one memory to another; and no kernel reads what other nodes have.
+ */
 static bool is_carried(const struct sim *s, const struct dsflow_task_spec *t)
 {
     if (t->op->swaps || !s->spec->two_way)
         return t->op->swaps || t->op->comm;
-    return dsf_cost_only_copies(t->op) && !stays(s, t);
+    return is_between_nodes(s, t) ||
+           (dsf_cost_only_copies(t->op) && !stays(s, t));
 }
 
 /* On a worker, unless it moves data or is of the host. */
@@ -73,7 +92,7 @@ static bool comes_in(const struct sim *s, const struct dsflow_task_spec *t)
 static unsigned place_group(const struct sim *s,
                             const struct dsflow_task_spec *t)
 {
-    unsigned rank = t->rank == DSFLOW_ANYWHERE ? 0 : (unsigned)t->rank;
+    unsigned rank = rank_of(t->rank);
 
     switch (dsf_sim_place_of(s, t)) {
     case DSF_BOUND_LINK:

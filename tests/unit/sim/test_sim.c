@@ -920,35 +920,42 @@ static void a_device_is_entered_and_left_while_it_computes(void **state)
     dsflow_graph_free(g);
 }
 
-/* Of what the kernels of two devices sum, an engine that copies can do nothing.
- */
+/* Of what the kernels of two devices sum, an engine that copies can do nothing;
+ * but what another node has comes by the wire that copies come by. */
 static void sums_over_ranks_are_kernels_of_a_device(void **state)
 {
     struct dsflow_graph *g = dsflow_graph_new();
     struct dsflow_op sum = move;
-    struct dsf_timeline timeline = { 0 };
-    struct dsf_sim_result r;
-    dsflow_data_id d[3];
+    struct dsf_sim_spec spec = { .nranks = 2,
+                                 .workers = 2,
+                                 .links = true,
+                                 .two_way = true,
+                                 .host_cores = 1,
+                                 .steps = 1,
+                                 .cost = bytes_of_first };
+    dsflow_data_id d[4];
     uint32_t copied, summed;
 
     sum.comm = DSFLOW_COMM_REDUCE;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         d[i] = data_at(g, 3, DSFLOW_DEVICE);
     copied = task(g, &move, (struct at){ 1, 0, 0 }, 2, d);
-    summed = task(g, &sum, (struct at){ 1, 0, 0 }, 2, d + 1);
-    r = simulate(g,
-                 &(struct dsf_sim_spec){ .nranks = 2,
-                                         .workers = 2,
-                                         .links = true,
-                                         .two_way = true,
-                                         .host_cores = 1,
-                                         .steps = 1,
-                                         .cost = bytes_of_first },
-                 &timeline);
-    check_span(&timeline, copied, "into device 1", 0, 3);
-    check_span(&timeline, summed, "device 1", 3, 6);
-    dsf_sim_result_fini(&r);
-    dsf_timeline_fini(&timeline);
+    summed = task(g, &sum, (struct at){ 1, 0, 0 }, 2, d + 2);
+    for (unsigned nodes = 1; nodes <= 2; nodes++) {
+        struct dsf_timeline timeline = { 0 };
+        struct dsf_sim_result r;
+
+        spec.node_ranks = 2 / nodes;
+        r = simulate(g, &spec, &timeline);
+        check_span(&timeline, copied, "into device 1", 0, 3);
+        if (nodes == 1)
+            check_span(&timeline, summed, "device 1", 0, 3);
+        else
+            check_span(&timeline, summed, "into device 1", 3, 6);
+        assert_true(r.bound_seconds == 3 * nodes);
+        dsf_sim_result_fini(&r);
+        dsf_timeline_fini(&timeline);
+    }
     dsflow_graph_free(g);
 }
 
