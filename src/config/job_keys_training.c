@@ -147,7 +147,7 @@ const struct dsflow_option dsf_schedule_options[] = {
     DSFLOW_OPTION_NAME(SCHEDULE, kind, "\"constant\"", dsf_job_schedule_name,
                        "course of the learning rate; plug-ins bring more"),
     DSFLOW_OPTION_INT(SCHEDULE, warmup, "0", 0, MANY,
-                      "steps up to the full rate; 1 is 2, as DeepSpeed has it",
+                      "steps up to the full rate; 1 counts as 2 (DeepSpeed)",
                       WARMS_UP),
     DSFLOW_OPTION_CHOICE(SCHEDULE, warmup_shape, "\"linear\"", warmup_shapes,
                          "way up; log is DeepSpeed's default",
