@@ -41,7 +41,6 @@ static void fail(struct dsf_direct *d, const char *why)
     struct dsflow_err err;
 
     dsflow_fail(&err, DSFLOW_EIO, "%s", why);
-    dsf_exec_fail(d->exec, &err);
     dsf_direct_say_lost(d, &err);
 }
 

@@ -106,8 +106,8 @@ void dsf_direct_look_no_more(struct dsf_direct *d);
 /* From now on each of the others says one word, and is told one. */
 void dsf_direct_listen(struct dsf_direct *d);
 
-/* A message did not get there: others wait for it, or for one that comes behind
- * it, and their GPUs cannot know. */
+/* A message did not get there, and the run has failed: others wait for it, or
+ * for one that comes behind it, and their GPUs cannot know. */
 void dsf_direct_say_lost(struct dsf_direct *d, const struct dsflow_err *err);
 
 /* All is well, and until the others have said something. */

@@ -38,6 +38,8 @@ void dsf_direct_say_lost(struct dsf_direct *d, const struct dsflow_err *err)
     struct dsf_direct_word word = { .status = err->status,
                                     .process = d->exec->wire->process };
 
+    /* First: what is left under way ends as if it were well. */
+    dsf_exec_fail(d->exec, err);
     snprintf(word.msg, sizeof(word.msg), "%.247s", err->msg);
     say(d, &word);
     dsf_direct_leave(d, err->msg);

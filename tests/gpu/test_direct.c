@@ -5,6 +5,7 @@
 #include "lib/test.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { COMMS = 3 };
@@ -57,10 +58,50 @@ static void communicators_are_left_at_once(void **state)
         pthread_mutex_destroy(&comms[i].lock);
 }
 
+static const struct dsflow_exec *watched;
+static bool had_failed;
+
+static const char *look_and_leave(void *comm)
+{
+    struct dsflow_err err;
+
+    (void)comm;
+    had_failed = dsflow_exec_failed(watched, &err) < 0 &&
+                 strcmp(err.msg, "no such bus") == 0;
+    return NULL;
+}
+
+/* What is under way ends without an error where NCCL is left, and with other
+ * bytes than were to come: nobody may compute with them. */
+static void the_run_has_failed_before_they_are_left(void **state)
+{
+    const struct dsf_nccl nccl = { .leave = look_and_leave };
+    struct dsf_device device = { .index = 1 };
+    struct dsf_wire wire = { .process = 0, .nprocesses = 2 };
+    struct dsflow_exec exec = { .wire = &wire };
+    struct dsf_direct_comm comm = { .nccl = &nccl,
+                                    .device = &device,
+                                    .lock = PTHREAD_MUTEX_INITIALIZER,
+                                    .at = &comm };
+    struct dsf_direct d = { .exec = &exec,
+                            .nccl = &nccl,
+                            .comms = &comm,
+                            .ncomms = 1,
+                            .lock = PTHREAD_MUTEX_INITIALIZER };
+    struct dsflow_err err;
+
+    (void)state;
+    watched = &exec;
+    dsflow_fail(&err, DSFLOW_EIO, "no such bus");
+    dsf_direct_say_lost(&d, &err);
+    assert_true(had_failed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(communicators_are_left_at_once),
+        cmocka_unit_test(the_run_has_failed_before_they_are_left),
     };
     struct dsflow_err err;
 
