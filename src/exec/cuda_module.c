@@ -38,8 +38,10 @@ void dsf_cuda_expect_messages(void)
 {
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+    setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
     setenv("NCCL_LAUNCH_MODE", "PARALLEL", 1);
+    setenv("NCCL_COMM_BLOCKING", "1", 1);
 }
 
 /* What the driver is for, as 13000; 0: there is none. */

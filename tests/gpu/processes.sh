@@ -79,8 +79,8 @@ keys="--set model.vocab=301 --set machine.gpus=4 --set mesh.data=2
     run two $keys -n 2
     run four $keys -n 4 --trace --set mesh.transport=mpi
     grep "messages go" log && fault "nobody asked"
-    CUDA_MODULE_LOADING=LAZY CUDA_DEVICE_MAX_CONNECTIONS=1 \
-        NCCL_LAUNCH_ORDER_IMPLICIT=1 run direct $keys -n 4 --trace
+    CUDA_MODULE_LOADING=LAZY CUDA_DEVICE_MAX_CONNECTIONS=1 CUDA_LAUNCH_BLOCKING=1 \
+        NCCL_LAUNCH_ORDER_IMPLICIT=1 NCCL_COMM_BLOCKING=0 run direct $keys -n 4 --trace
     grep -q '^dsflow: messages go from GPU to GPU, by NCCL 2' log || fault "$(cat log)"
     DSFLOW_NCCL=no run without $keys -n 2
     grep -q '^dsflow: messages go by way of main memory, by MPI: ' log || fault "$(cat log)"

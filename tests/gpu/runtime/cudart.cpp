@@ -154,6 +154,8 @@ static void launch(void *s, emulated_launch what)
     else
         at->add([=] { fail(at->gpu, cudaErrorIllegalAddress, why.c_str()); },
                 true);
+    if (launches_wait())
+        at->wait();
 }
 
 __attribute__((constructor)) static void take_launches()

@@ -359,6 +359,8 @@ void put(const std::vector<op> &ops)
                 messages(gpu, -1);
             },
             true);
+        if (launches_wait())
+            v[0].in->wait();
     }
 }
 
@@ -422,6 +424,7 @@ const char *ncclGetErrorString(ncclResult_t r)
     return r == ncclSuccess           ? "no error"
            : r == ncclSystemError     ? "unhandled system error"
            : r == ncclInvalidArgument ? "invalid argument"
+           : r == ncclInProgress      ? "NCCL operation in progress"
                                       : "invalid usage";
 }
 
@@ -444,6 +447,9 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id,
         return ncclSystemError;
     cudaGetDevice(&gpu);
     *comm = new ncclComm{ std::make_shared<state>(id.internal, n, rank, gpu) };
+    if (const char *wait = getenv("NCCL_COMM_BLOCKING"))
+        if (atoi(wait) == 0)
+            return ncclInProgress;
     if (asked == setting("ALONE", 0))
         keep("to join as", *(*comm)->s);
     current.joining.push_back((*comm)->s);

@@ -111,6 +111,9 @@ class stream {
     std::thread thread;
 };
 
+/* What launches a kernel waits for its end, where CUDA is told so. */
+bool launches_wait();
+
 /* The stream that NULL stands for. */
 stream *default_stream(int gpu);
 

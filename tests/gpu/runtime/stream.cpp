@@ -193,6 +193,13 @@ void stream::run()
     }
 }
 
+bool launches_wait()
+{
+    static const char *said = getenv("CUDA_LAUNCH_BLOCKING");
+
+    return said != nullptr && atoi(said) != 0;
+}
+
 stream *default_stream(int gpu)
 {
     static std::mutex lock;
