@@ -23,7 +23,8 @@ allowed() {
     exec/starpu_exec:setenv | exec/starpu_exec:unsetenv) ;;
     exec/starpu_files:setenv | exec/starpu_files:unsetenv) ;;
     exec/starpu_*:stderr) ;;
-    exec/cuda_module:setenv) ;; # CUDA is told when to load kernels only there
+    # CUDA is told when to load kernels only there.
+    exec/cuda_module:setenv | exec/cuda_module:unsetenv) ;;
     gpu/*_cuda:atexit | gpu/attention_*:atexit) ;; # nvcc, of the module for GPUs
     *) return 1 ;;
     esac

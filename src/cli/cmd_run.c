@@ -6,6 +6,7 @@
 #include "cli/print_text.h"
 #include "cli/run_words.h"
 #include "cli/stop.h"
+#include "exec/cuda_module.h"
 #include "net/net.h"
 #include "net/watch.h"
 #include "train/together.h"
@@ -212,6 +213,7 @@ static int join(struct dsf_run *r, struct dsflow_err *err)
 
     if (!dsf_net_is_one_of_several())
         return DSFLOW_OK;
+    dsf_cuda_expect_messages();
     dsf_watch_meet(DSF_WATCH_MEET, on_death);
     status = dsf_net_open(wire, err);
     if (status == DSFLOW_OK && dsf_watch_open(*wire, on_death, &why) < 0 &&

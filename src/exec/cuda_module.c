@@ -1,6 +1,7 @@
 /* cuda_module.c - find and open the module with the CUDA side. */
 #include "exec/cuda_module.h"
 
+#include "base/alloc.h"
 #include "base/module.h"
 
 #include <pthread.h>
@@ -34,14 +35,44 @@ const struct dsf_gpu *dsf_cuda_module(struct dsflow_err *err)
     return module;
 }
 
+static struct setting {
+    const char *name, *value;
+    char *before; /* of who started this process */
+} settings[] = {
+    { "CUDA_MODULE_LOADING", "EAGER", NULL },
+    { "CUDA_DEVICE_MAX_CONNECTIONS", "32", NULL },
+    { "CUDA_LAUNCH_BLOCKING", "0", NULL },
+    { "NCCL_LAUNCH_ORDER_IMPLICIT", "0", NULL },
+    { "NCCL_LAUNCH_MODE", "PARALLEL", NULL },
+    { "NCCL_COMM_BLOCKING", "1", NULL },
+};
+enum { SETTINGS = sizeof(settings) / sizeof(*settings) };
+static bool expected;
+
 void dsf_cuda_expect_messages(void)
 {
-    setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-    setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
-    setenv("NCCL_LAUNCH_MODE", "PARALLEL", 1);
-    setenv("NCCL_COMM_BLOCKING", "1", 1);
+    for (int i = 0; i < SETTINGS && !expected; i++) {
+        struct setting *s = &settings[i];
+        const char *before = getenv(s->name);
+
+        s->before = before != NULL ? dsf_xstrdup(before) : NULL;
+        setenv(s->name, s->value, 1);
+    }
+    expected = true;
+}
+
+void dsf_cuda_expect_none(void)
+{
+    for (int i = 0; i < SETTINGS && expected; i++) {
+        struct setting *s = &settings[i];
+
+        if (s->before != NULL)
+            setenv(s->name, s->before, 1);
+        else
+            unsetenv(s->name);
+        free(s->before);
+    }
+    expected = false;
 }
 
 /* What the driver is for, as 13000; 0: there is none. */

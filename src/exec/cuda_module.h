@@ -14,17 +14,20 @@
  * message says why. */
 const struct dsf_gpu *dsf_cuda_module(struct dsflow_err *err);
 
-/* Before CUDA begins: it loads all kernels then. Else it loads each when it is
- * first launched, and may wait for all that the GPU has begun: for a message,
- * too, whose other end may wait for what this process would do next. And
- * streams have as many queues of the GPU as there may be: in one queue, what
- * goes would wait for what comes, as it would where each launch waits for its
- * kernel. NCCL puts its communicators in no order, nor waits for those of the
- * process: what goes is another one than what comes; and its functions return
- * when they are done. Also where the environment says otherwise: PyTorch puts
- * LAZY there, Megatron-LM asks for one queue, and who looks for a fault, for
- * launches that wait. */
+/* Before CUDA begins, and before MPI does, which begins CUDA where it is to
+ * send what GPUs have (UCX): it loads all kernels then. Else it loads each when
+ * it is first launched, and may wait for all that the GPU has begun: for a
+ * message, too, whose other end may wait for what this process would do next.
+ * And streams have as many queues of the GPU as there may be: in one queue,
+ * what goes would wait for what comes, as it would where each launch waits for
+ * its kernel. NCCL puts its communicators in no order, nor waits for those of
+ * the process: what goes is another one than what comes; and its functions
+ * return when they are done. Also where the environment says otherwise: PyTorch
+ * puts LAZY there, Megatron-LM asks for one queue, and who looks for a fault,
+ * for launches that wait. */
 void dsf_cuda_expect_messages(void);
+/* The environment is again what it was. */
+void dsf_cuda_expect_none(void);
 
 /* How many GPUs the driver shows, one at least. DSFLOW_ENOSYS: none, and why.
  */

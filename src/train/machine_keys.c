@@ -109,12 +109,13 @@ static unsigned count_used(const struct dsf_job *job, unsigned gpus,
     return ranks < gpus ? (unsigned)ranks : gpus;
 }
 
-/* GPUs of several processes may send to each other. */
+/* GPUs of several processes may send to each other: it was to be known before
+ * the job was. */
 static void expect_messages(const struct dsf_job *job)
 {
-    if (job->machine.gpus != 0 && job->mesh.transport != DSF_TRANSPORT_MPI &&
-        dsf_nccl_module_open(NULL) != NULL)
-        dsf_cuda_expect_messages();
+    if (job->machine.gpus == 0 || job->mesh.transport == DSF_TRANSPORT_MPI ||
+        dsf_nccl_module_open(NULL) == NULL)
+        dsf_cuda_expect_none();
 }
 
 /* A plug-in's head knows no padding. */

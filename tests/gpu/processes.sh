@@ -12,15 +12,17 @@ export DSFLOW_CUDA DSFLOW_NCCL DSFLOW_MPI DSFLOW_EMULATED_GPUS DSFLOW_EMULATED_L
     DSFLOW_EMULATED_GUARD
 small="model.layers=2 job.steps=2 batch.sequence=16"
 meshes=$PWD/tests/same/test_meshes
+begins=$PWD/tests/gpu/.libs/mpi-begins-cuda.so
 . "${srcdir:-.}/tests/cli/lib.sh"
 
 # in_processes N TRIAL...: each in N processes. They begin CUDA before they are
-# several, so that dsflow cannot tell it to load all kernels.
+# several, so that dsflow cannot tell it how to load kernels.
 in_processes() {
     n=$1
     shift
-    CUDA_MODULE_LOADING=EAGER ON_GPUS=1 timeout -k 5 200 \
-        mpirun -x ON_GPUS -x CUDA_MODULE_LOADING -n "$n" "$meshes" "$@" > log 2>&1
+    CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32 ON_GPUS=1 timeout -k 5 200 \
+        mpirun -x ON_GPUS -x CUDA_MODULE_LOADING -x CUDA_DEVICE_MAX_CONNECTIONS \
+        -n "$n" "$meshes" "$@" > log 2>&1
     status=$?
     # All of them say so.
     [ $status -eq 0 ] && [ "$(grep -c '^\[  PASSED  \]' log)" -eq "$n" ] || {
@@ -82,6 +84,7 @@ keys="--set model.vocab=301 --set machine.gpus=4 --set mesh.data=2
     CUDA_MODULE_LOADING=LAZY CUDA_DEVICE_MAX_CONNECTIONS=1 CUDA_LAUNCH_BLOCKING=1 \
         NCCL_LAUNCH_ORDER_IMPLICIT=1 NCCL_COMM_BLOCKING=0 run direct $keys -n 4 --trace
     grep -q '^dsflow: messages go from GPU to GPU, by NCCL 2' log || fault "$(cat log)"
+    REAL_MPI=$DSFLOW_MPI DSFLOW_MPI=$begins run begun $keys -n 4
     DSFLOW_NCCL=no run without $keys -n 2
     grep -q '^dsflow: messages go by way of main memory, by MPI: ' log || fault "$(cat log)"
 }
@@ -98,6 +101,7 @@ done
 [ "$(sums one)" = "$(sums two)" ] || fault "two processes have other bytes"
 [ "$(sums one)" = "$(sums four)" ] || fault "four processes have other bytes"
 [ "$(sums one)" = "$(sums direct)" ] || fault "from GPU to GPU: other bytes"
+[ "$(sums one)" = "$(sums begun)" ] || fault "with an MPI that knows CUDA: other bytes"
 [ "$(sums one)" = "$(sums without)" ] || fault "without NCCL: other bytes"
 # Less is copied to main memory and back.
 copies() {

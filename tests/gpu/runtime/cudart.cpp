@@ -33,6 +33,27 @@ int gpus()
     return n > MOST_GPUS ? static_cast<int>(MOST_GPUS) : static_cast<int>(n);
 }
 
+static beginning read_environment()
+{
+    const char *how = getenv("CUDA_MODULE_LOADING");
+    const char *wait = getenv("CUDA_LAUNCH_BLOCKING");
+    const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    const int queues = text != nullptr ? atoi(text) : 0;
+
+    return { how == nullptr || strcmp(how, "EAGER") != 0,
+             wait != nullptr && atoi(wait) != 0,
+             queues >= 1 && queues <= MOST_QUEUES
+                 ? static_cast<unsigned>(queues)
+                 : 8 };
+}
+
+const beginning &begin()
+{
+    static const beginning b = read_environment();
+
+    return b;
+}
+
 counting &all_counts()
 {
     static counting &c = *new counting();
@@ -104,13 +125,11 @@ static std::atomic<bool> reaches[MOST_GPUS][MOST_GPUS];
  * it is told to load all at once, and may wait for all that the GPU has begun. */
 static bool is_first(int gpu, const char *kernel)
 {
-    static const char *how = getenv("CUDA_MODULE_LOADING");
-    static const bool lazy = how == nullptr || strcmp(how, "EAGER") != 0;
     static std::mutex lock;
     static std::set<std::string> known[MOST_GPUS];
     std::lock_guard<std::mutex> guard(lock);
 
-    return lazy && known[gpu].insert(kernel).second;
+    return begin().lazy && known[gpu].insert(kernel).second;
 }
 
 /* Why the current GPU cannot reach what it is given; "": it can. */
@@ -154,7 +173,7 @@ static void launch(void *s, emulated_launch what)
     else
         at->add([=] { fail(at->gpu, cudaErrorIllegalAddress, why.c_str()); },
                 true);
-    if (launches_wait())
+    if (begin().waits)
         at->wait();
 }
 
@@ -189,6 +208,7 @@ cudaError_t cudaDriverGetVersion(int *version)
 cudaError_t cudaGetDeviceCount(int *n)
 {
     *n = 0;
+    begin();
     if (driver_version() < CUDART_VERSION / 1000 * 1000)
         return note(cudaErrorInsufficientDriver);
     if (gpus() == 0)

@@ -359,7 +359,7 @@ void put(const std::vector<op> &ops)
                 messages(gpu, -1);
             },
             true);
-        if (launches_wait())
+        if (begin().waits)
             v[0].in->wait();
     }
 }

@@ -29,10 +29,19 @@
 
 namespace emulated {
 
-enum { MOST_GPUS = EMULATED_MOST_GPUS };
+enum { MOST_GPUS = EMULATED_MOST_GPUS, MOST_QUEUES = 32 };
 
 long long setting(const char *name, long long otherwise);
 int gpus();
+
+/* What CUDA is told by the environment it reads when it begins, with the first
+ * call that needs a GPU, whoever calls. */
+struct beginning {
+    bool lazy;       /* kernels are loaded when they are first launched */
+    bool waits;      /* what launches a kernel waits for its end */
+    unsigned queues; /* of a GPU */
+};
+const beginning &begin();
 
 /* The one place for all counts. */
 struct counting {
@@ -110,9 +119,6 @@ class stream {
     std::mutex &queue; /* of the GPU */
     std::thread thread;
 };
-
-/* What launches a kernel waits for its end, where CUDA is told so. */
-bool launches_wait();
 
 /* The stream that NULL stands for. */
 stream *default_stream(int gpu);

@@ -88,13 +88,10 @@ static uint64_t first_dice()
  * each other. */
 static std::mutex &next_queue(int gpu)
 {
-    enum { MOST = 32 };
-    static std::mutex all[MOST_GPUS][MOST];
+    static std::mutex all[MOST_GPUS][MOST_QUEUES];
     static std::atomic<unsigned> streams[MOST_GPUS];
-    const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-    const unsigned n = text != nullptr ? static_cast<unsigned>(atoi(text)) : 8;
 
-    return all[gpu][streams[gpu]++ % (n >= 1 && n <= MOST ? n : 8)];
+    return all[gpu][streams[gpu]++ % begin().queues];
 }
 
 stream::stream(int of)
@@ -191,13 +188,6 @@ void stream::run()
         busy = false;
         changed.notify_all();
     }
-}
-
-bool launches_wait()
-{
-    static const char *said = getenv("CUDA_LAUNCH_BLOCKING");
-
-    return said != nullptr && atoi(said) != 0;
 }
 
 stream *default_stream(int gpu)
