@@ -8,8 +8,8 @@
  *   - who sends says that it is ready; who receives takes one that is, where
  *     its GPU receives nothing else, says go, and puts its end into the stream;
  *     then who sends puts its own there (exec_direct_post.c);
- *   - a GPU has a communicator of its own for all that it receives
- *     (exec_direct_join.c).
+ *   - a GPU sends in other communicators than it receives in
+ *     (exec_direct_comms.c).
  *
  * So a receive is alone in its stream and its communicator at its GPU, and
  * waits for its send only; a send waits for sends that were told to go before
@@ -68,28 +68,6 @@ static void add_way(struct dsf_direct *d, const struct dsf_exec_call *call,
                                             .place = d->exec->mem[data.i] };
 }
 
-/* By who receives, and then by who sends: the same order in all processes. */
-static int in_order(const void *x, const void *y)
-{
-    const struct dsf_way *a = x, *b = y;
-
-    if (a->receiver != b->receiver)
-        return a->receiver < b->receiver ? -1 : 1;
-    return a->sender < b->sender ? -1 : a->sender > b->sender;
-}
-
-static void add_other(struct dsf_direct *d, int32_t process)
-{
-    struct dsf_direct_other *o;
-
-    for (size_t i = 0; i < d->nothers; i++)
-        if (d->others[i].process == process)
-            return;
-    o = &d->others[d->nothers++];
-    o->direct = d;
-    o->process = process;
-}
-
 static void find_ways(struct dsf_direct *d)
 {
     const struct dsflow_exec *exec = d->exec;
@@ -105,11 +83,6 @@ static void find_ways(struct dsf_direct *d)
         for (unsigned k = dsf_messages(call->task, parts, &out); k-- > 0;)
             add_way(d, call, &parts[k], out);
     }
-    if (d->nways > 0)
-        qsort(d->ways, d->nways, sizeof(*d->ways), in_order);
-    d->others = dsf_xcalloc(d->nways + 1, sizeof(*d->others));
-    for (size_t i = 0; i < d->nways; i++)
-        add_other(d, d->ways[i].process);
 }
 
 int dsf_direct_open(struct dsflow_exec *exec, struct dsflow_err *err)
@@ -123,7 +96,6 @@ int dsf_direct_open(struct dsflow_exec *exec, struct dsflow_err *err)
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->changed, NULL);
     find_ways(d);
-    d->comms = dsf_xcalloc(d->nways + 1, sizeof(*d->comms));
     d->lines = dsf_xcalloc(exec->ndevices, sizeof(*d->lines));
     for (unsigned i = 0; i < exec->ndevices; i++)
         d->lines[i].last = &d->lines[i].first;
@@ -146,6 +118,7 @@ void dsf_direct_close(struct dsflow_exec *exec)
     pthread_mutex_destroy(&d->lock);
     free(d->ways);
     free(d->comms);
+    free(d->gpus);
     free(d->others);
     free(d->lines);
     free(d);

@@ -1,5 +1,5 @@
-/* exec_direct_join.c - communicators of NCCL: one for each GPU that receives,
- * of all that send to it. */
+/* exec_direct_join.c - communicators of NCCL: a few, each of all GPUs that send
+ * or receive (exec_direct_comms.c). */
 #include "exec/exec_direct_private.h"
 
 #include "base/alloc.h"
@@ -11,83 +11,174 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* How a GPU becomes a member. */
-struct card {
-    char id[DSF_NCCL_ID];
-    int32_t n, number;
-};
-
 static int nccl_fail(const char *why, struct dsflow_err *err)
 {
     return why == NULL ? DSFLOW_OK : dsflow_fail(err, DSFLOW_EIO, "%s", why);
 }
 
-/* Those of the ways from the first on that are to one GPU. */
-static size_t to_one(const struct dsf_direct *d, size_t first)
-{
-    size_t end = first + 1;
+/* --- who takes part ------------------------------------------------------- */
 
-    while (end < d->nways && d->ways[end].receiver == d->ways[first].receiver)
-        end++;
-    return end - first;
+static int in_order(const void *x, const void *y)
+{
+    const uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
+
+    return (a > b) - (a < b);
 }
 
-static struct dsf_direct_comm *new_comm(struct dsf_direct *d,
-                                        const struct dsf_device *device)
+static uint64_t place_of(const struct dsf_way *w)
 {
-    struct dsf_direct_comm *c = &d->comms[d->ncomms++];
-
-    c->nccl = d->nccl;
-    c->device = device;
-    pthread_mutex_init(&c->lock, NULL);
-    return c;
+    return w->out ? w->sender : w->receiver;
 }
 
-/* Join it with its GPU; between group_begin and group_end. */
-static const char *join(const struct card *card, struct dsf_direct_comm *comm)
+/* Its number among those that take part, which it is one of. */
+static size_t number_of(const struct dsf_direct *d, uint64_t place)
 {
-    dsf_cuda_module(NULL)->use(comm->device->index);
-    return comm->nccl->join(card->id, card->n, card->number, &comm->at);
+    const uint64_t *at =
+        bsearch(&place, d->gpus, d->ngpus, sizeof(place), in_order);
+
+    return (size_t)(at - d->gpus);
 }
 
-/* It has the number 0, and who sends to it those that follow. */
-static int join_receiver(struct dsf_direct *d, struct dsf_way *ways, size_t n,
-                         struct dsflow_err *err)
+static void add_gpu(struct dsf_direct *d, uint64_t place)
 {
-    struct card card = { .n = (int32_t)n + 1 };
-    struct dsf_direct_comm *comm = new_comm(d, ways->device);
-    int status = nccl_fail(d->nccl->name(card.id), err);
-
-    for (size_t i = 0; i < n && status == DSFLOW_OK; i++) {
-        ways[i].comm = comm;
-        ways[i].number = card.number = (int32_t)i + 1;
-        status = dsf_pass(d->exec->wire, true, ways[i].process, DSF_DIRECT_CARD,
-                          &card, sizeof(card), err);
-    }
-    card.number = 0;
-    return status == DSFLOW_OK ? nccl_fail(join(&card, comm), err) : status;
+    for (size_t i = 0; i < d->ngpus; i++)
+        if (d->gpus[i] == place)
+            return;
+    dsf_grow(&d->gpus, &d->cap_gpus, d->ngpus + 1, sizeof(*d->gpus));
+    d->gpus[d->ngpus++] = place;
 }
 
-static int join_senders(struct dsf_direct *d, struct dsf_way *ways, size_t n,
-                        struct dsflow_err *err)
+/* All that this process knows of, to a process; or all that that one knows. */
+static int pass_gpus(struct dsf_direct *d, bool out, int32_t process,
+                     struct dsflow_err *err)
 {
-    struct card *cards = dsf_xcalloc(n, sizeof(*cards));
-    const char *why = NULL;
+    struct dsf_wire *wire = d->exec->wire;
+    uint64_t n = d->ngpus, *v;
+    int status =
+        dsf_pass(wire, out, process, DSF_DIRECT_MEET, &n, sizeof(n), err);
+
+    if (status < 0 || n == 0)
+        return status;
+    v = out ? d->gpus : dsf_xcalloc(n, sizeof(*v));
+    status =
+        dsf_pass(wire, out, process, DSF_DIRECT_MEET, v, n * sizeof(*v), err);
+    for (size_t i = 0; i < n && !out; i++)
+        add_gpu(d, v[i]);
+    if (!out)
+        free(v);
+    return status;
+}
+
+/* Of all processes, which tell process 0; it tells them, in order. */
+static int find_gpus(struct dsf_direct *d, struct dsflow_err *err)
+{
+    const struct dsf_wire *wire = d->exec->wire;
     int status = DSFLOW_OK;
 
-    for (size_t i = 0; i < n && status == DSFLOW_OK; i++)
-        status = dsf_pass(d->exec->wire, false, ways[i].process,
-                          DSF_DIRECT_CARD, &cards[i], sizeof(cards[i]), err);
-    if (status == DSFLOW_OK)
-        why = d->nccl->group_begin();
-    for (size_t i = 0; i < n && status == DSFLOW_OK && why == NULL; i++) {
-        ways[i].comm = new_comm(d, ways[i].device);
-        why = join(&cards[i], ways[i].comm);
+    for (size_t i = 0; i < d->nways; i++)
+        add_gpu(d, place_of(&d->ways[i]));
+    d->nown = d->ngpus;
+    if (wire->process > 0) {
+        status = pass_gpus(d, true, 0, err);
+        d->ngpus = 0;
+        return status == DSFLOW_OK ? pass_gpus(d, false, 0, err) : status;
     }
-    if (status == DSFLOW_OK && why == NULL)
-        why = d->nccl->group_end();
-    free(cards);
-    return status == DSFLOW_OK ? nccl_fail(why, err) : status;
+    for (int32_t p = 1; p < wire->nprocesses && status == DSFLOW_OK; p++)
+        status = pass_gpus(d, false, p, err);
+    if (d->ngpus > 0)
+        qsort(d->gpus, d->ngpus, sizeof(*d->gpus), in_order);
+    for (int32_t p = 1; p < wire->nprocesses && status == DSFLOW_OK; p++)
+        status = pass_gpus(d, true, p, err);
+    return status;
+}
+
+/* All that have GPUs in the communicators: nobody leaves these while others
+ * still send there. */
+static void find_others(struct dsf_direct *d)
+{
+    int32_t last = d->exec->wire->process;
+
+    d->others = dsf_xcalloc(d->ngpus, sizeof(*d->others));
+    for (size_t i = 0; i < d->ngpus; i++) {
+        const int32_t process = (int32_t)(d->gpus[i] >> 32);
+
+        if (process != last && process != d->exec->wire->process)
+            d->others[d->nothers++] =
+                (struct dsf_direct_other){ .direct = d, .process = process };
+        last = process;
+    }
+}
+
+/* The names of as many communicators, which the process of the first GPU gives
+ * them. */
+static int name_comms(struct dsf_direct *d, char (*names)[DSF_NCCL_ID],
+                      unsigned n, struct dsflow_err *err)
+{
+    struct dsf_wire *wire = d->exec->wire;
+    const int32_t first = (int32_t)(d->gpus[0] >> 32);
+    const size_t bytes = n * sizeof(*names);
+    int32_t told = first;
+    int status = DSFLOW_OK;
+
+    if (wire->process != first)
+        return dsf_pass(wire, false, first, DSF_DIRECT_MEET, names, bytes, err);
+    for (unsigned k = 0; k < n && status == DSFLOW_OK; k++)
+        status = nccl_fail(d->nccl->name(names[k]), err);
+    for (size_t i = 0; i < d->ngpus && status == DSFLOW_OK; i++) {
+        const int32_t process = (int32_t)(d->gpus[i] >> 32);
+
+        if (process != told)
+            status = dsf_pass(wire, true, process, DSF_DIRECT_MEET, names,
+                              bytes, err);
+        told = process;
+    }
+    return status;
+}
+
+/* --- communicators -------------------------------------------------------- */
+
+/* Of each of them as many as this process has GPUs that take part, in the order
+ * of these. */
+static void add_comms(struct dsf_direct *d, unsigned n)
+{
+    size_t own = 0;
+
+    d->ncomms = n * d->nown;
+    d->comms = dsf_xcalloc(d->ncomms, sizeof(*d->comms));
+    for (size_t i = 0; i < d->ncomms; i++) {
+        d->comms[i].nccl = d->nccl;
+        pthread_mutex_init(&d->comms[i].lock, NULL);
+    }
+    for (size_t i = 0; i < d->nways; i++) {
+        struct dsf_way *w = &d->ways[i];
+        const size_t from = number_of(d, w->sender);
+        const size_t to = number_of(d, w->receiver);
+        const unsigned k = dsf_direct_comm(n, from, to);
+        size_t j = 0;
+
+        while (j < own && d->comms[j].device != w->device)
+            j++;
+        for (unsigned c = 0; c < n && j == own; c++) {
+            d->comms[c * d->nown + j].device = w->device;
+            d->comms[c * d->nown + j].member = (int32_t)(w->out ? from : to);
+        }
+        own += j == own;
+        w->comm = &d->comms[k * d->nown + j];
+        w->number = (int32_t)(w->out ? to : from);
+    }
+}
+
+/* With all GPUs of this process at once. */
+static int join(struct dsf_direct *d, const char name[DSF_NCCL_ID],
+                struct dsf_direct_comm *comms, struct dsflow_err *err)
+{
+    const char *why = d->nccl->group_begin();
+
+    for (size_t j = 0; j < d->nown && why == NULL; j++) {
+        dsf_cuda_module(NULL)->use(comms[j].device->index);
+        why = d->nccl->join(name, (int)d->ngpus, comms[j].member, &comms[j].at);
+    }
+    return nccl_fail(why == NULL ? d->nccl->group_end() : why, err);
 }
 
 const char *dsf_direct_put(struct dsf_direct *d, const struct dsf_way *w,
@@ -97,12 +188,14 @@ const char *dsf_direct_put(struct dsf_direct *d, const struct dsf_way *w,
                   : d->nccl->receive(at, bytes, w->number, w->comm->at, stream);
 }
 
-/* A byte each way: two that meet the first time keep their threads waiting. */
+/* --- a first byte --------------------------------------------------------- */
+
+/* A byte on each way of a communicator at a GPU, all of which go or come: two
+ * that meet the first time keep their threads waiting. */
 struct trial {
     struct dsf_launch launch;
     struct dsf_direct *direct;
-    const struct dsf_way *ways;
-    size_t n;
+    const struct dsf_direct_comm *comm;
     sem_t *ended;
     _Atomic bool failed;
 };
@@ -110,12 +203,14 @@ struct trial {
 static const char *put_trial(struct dsf_launch *launch, void *stream)
 {
     struct trial *t = (struct trial *)launch;
-    const char *why = t->direct->nccl->group_begin(), *ended;
+    const struct dsf_direct *d = t->direct;
+    const char *why = d->nccl->group_begin(), *ended;
 
-    for (size_t i = 0; i < t->n && why == NULL; i++)
-        why =
-            dsf_direct_put(t->direct, &t->ways[i], t->ways[i].place, 1, stream);
-    ended = t->direct->nccl->group_end();
+    for (size_t i = 0; i < d->nways && why == NULL; i++)
+        if (d->ways[i].comm == t->comm)
+            why = dsf_direct_put(t->direct, &d->ways[i], d->ways[i].place, 1,
+                                 stream);
+    ended = d->nccl->group_end();
     return why == NULL ? ended : why;
 }
 
@@ -139,29 +234,44 @@ static void await_trials(const struct trial *v, size_t n, sem_t *ended)
     }
 }
 
-/* All of one communicator: at who receives they are one launch. */
-static int try_ways(struct dsf_direct *d, const struct dsf_way *ways, size_t n,
+/* The first way of a communicator at a GPU; NULL: it carries nothing there. */
+static const struct dsf_way *first_way(const struct dsf_direct *d,
+                                       const struct dsf_direct_comm *comm)
+{
+    for (size_t i = 0; i < d->nways; i++)
+        if (d->ways[i].comm == comm)
+            return &d->ways[i];
+    return NULL;
+}
+
+/* Of one communicator, at all GPUs of this process. */
+static int try_ways(struct dsf_direct *d, struct dsf_direct_comm *comms,
                     struct dsflow_err *err)
 {
-    const size_t launches = ways->out ? n : 1;
-    struct trial *v = dsf_xcalloc(launches, sizeof(*v));
+    struct trial *v = dsf_xcalloc(d->nown, sizeof(*v));
     int status = DSFLOW_OK;
+    size_t n = 0;
     sem_t ended;
 
     sem_init(&ended, 0, 0);
-    for (size_t i = 0; i < launches; i++) {
-        v[i] = (struct trial){ .launch = { .queue = ways->out ? DSF_QUEUE_TO
-                                                              : DSF_QUEUE_FROM,
-                                           .put = put_trial,
-                                           .done = end_trial },
-                               .direct = d,
-                               .ways = &ways[i],
-                               .n = ways->out ? 1 : n,
-                               .ended = &ended };
-        dsf_device_launch(ways[i].device, &v[i].launch);
+    for (size_t j = 0; j < d->nown; j++) {
+        const struct dsf_way *w = first_way(d, &comms[j]);
+        struct trial *t = &v[n];
+
+        if (w == NULL)
+            continue;
+        t->launch = (struct dsf_launch){ .queue = w->out ? DSF_QUEUE_TO
+                                                         : DSF_QUEUE_FROM,
+                                         .put = put_trial,
+                                         .done = end_trial };
+        t->direct = d;
+        t->comm = &comms[j];
+        t->ended = &ended;
+        dsf_device_launch(w->device, &t->launch);
+        n++;
     }
-    await_trials(v, launches, &ended);
-    for (size_t i = 0; i < launches && status == DSFLOW_OK; i++)
+    await_trials(v, n, &ended);
+    for (size_t i = 0; i < n && status == DSFLOW_OK; i++)
         if (v[i].launch.status < 0)
             status =
                 dsflow_fail(err, v[i].launch.status, "%s", v[i].launch.err.msg);
@@ -169,6 +279,31 @@ static int try_ways(struct dsf_direct *d, const struct dsf_way *ways, size_t n,
     free(v);
     return status;
 }
+
+/* One after the other, by all. */
+static int join_all(struct dsf_direct *d, struct dsflow_err *err)
+{
+    const unsigned n = dsf_direct_comms(d->ngpus);
+    const int32_t other = d->ways[0].process;
+    char(*names)[DSF_NCCL_ID] = dsf_xcalloc(n, sizeof(*names));
+    int status = name_comms(d, names, n, err);
+
+    find_others(d);
+    add_comms(d, n);
+    for (unsigned k = 0; k < n && status == DSFLOW_OK; k++) {
+        struct dsf_direct_comm *comms = &d->comms[k * d->nown];
+
+        dsf_watch_waits(other, "NCCL");
+        status = join(d, names[k], comms, err);
+        if (status == DSFLOW_OK)
+            status = try_ways(d, comms, err);
+        dsf_watch_waits(other, NULL);
+    }
+    free(names);
+    return status;
+}
+
+/* --- the end -------------------------------------------------------------- */
 
 struct leaver {
     pthread_t thread;
@@ -226,26 +361,18 @@ void dsf_direct_leave(struct dsf_direct *d, const char *why)
 int dsf_direct_join(struct dsflow_exec *exec, struct dsflow_err *err)
 {
     struct dsf_direct *d = exec->direct;
-    int status = DSFLOW_OK;
+    int status;
 
-    if (d == NULL || d->nways == 0)
+    if (d == NULL)
         return DSFLOW_OK;
-    for (size_t i = 0, n; i < d->nways && status == DSFLOW_OK; i += n) {
-        const int32_t process = d->ways[i].process;
-
-        n = to_one(d, i);
-        dsf_watch_waits(process, "NCCL");
-        status = d->ways[i].out ? join_senders(d, &d->ways[i], n, err)
-                                : join_receiver(d, &d->ways[i], n, err);
-        if (status == DSFLOW_OK)
-            status = try_ways(d, &d->ways[i], n, err);
-        dsf_watch_waits(process, NULL);
-    }
-    if (status == DSFLOW_OK) {
+    status = find_gpus(d, err);
+    if (status == DSFLOW_OK && d->nways > 0)
+        status = join_all(d, err);
+    if (status < 0) /* others may be in NCCL, and wait for this one there */
+        dsf_watch_give_up(err->msg);
+    if (status == DSFLOW_OK && d->nways > 0) {
         dsf_direct_listen(d);
         dsf_direct_look(d);
-    } else { /* others may be in NCCL, and wait for this one there */
-        dsf_watch_give_up(err->msg);
     }
     return status;
 }

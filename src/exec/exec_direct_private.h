@@ -8,13 +8,14 @@
 
 enum {
     DSF_DIRECT_GO = DSF_GRAPH_TAGS, /* added to the tag of a message */
-    DSF_DIRECT_CARD = DSF_OWN_TAGS + 112,
+    DSF_DIRECT_MEET = DSF_OWN_TAGS + 112,
     DSF_DIRECT_WORD
 };
 
 struct dsf_direct_comm {
     const struct dsf_nccl *nccl;
-    const struct dsf_device *device; /* that is the member */
+    const struct dsf_device *device; /* that is the member, … */
+    int32_t member;                  /* … of this number */
     pthread_mutex_t lock;            /* one thread at a time */
     void *at;                        /* NULL: it was left */
 };
@@ -53,9 +54,11 @@ struct dsf_direct_other {
 struct dsf_direct {
     struct dsflow_exec *exec;
     const struct dsf_nccl *nccl;
-    struct dsf_way *ways; /* by who receives, and then by who sends: the same
-                             order in all processes */
+    struct dsf_way *ways;
     size_t nways, cap_ways;
+    uint64_t *gpus; /* of all processes, that send or receive: their places, in
+                       order */
+    size_t ngpus, cap_gpus, nown; /* of this process */
     struct dsf_direct_comm *comms;
     size_t ncomms;
     struct dsf_direct_other *others; /* processes */
@@ -81,6 +84,15 @@ static inline unsigned dsf_direct_gpu(const struct dsf_device *device,
 struct dsf_way *dsf_direct_way(const struct dsf_direct *d,
                                const struct dsf_device *device, int32_t process,
                                unsigned gpu, bool out);
+
+/* --- exec_direct_comms.c: which one carries a message ----------------------
+ */
+
+/* How many there are for so many GPUs. */
+unsigned dsf_direct_comms(size_t gpus);
+
+/* Which of them carries what one of the GPUs sends to another. */
+unsigned dsf_direct_comm(unsigned comms, size_t from, size_t to);
 
 /* --- exec_direct_join.c: communicators ------------------------------------ */
 

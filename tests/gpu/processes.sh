@@ -111,6 +111,23 @@ copies() {
 [ "$(copies direct)" -lt "$(copies four)" ] ||
     fault "$(copies direct) copies, $(copies four) by way of main memory"
 
+# Eight processes, where a GPU has queues for as many streams as there are, with
+# NCCL's, and no more: of 22, which one communicator for each GPU would make, some
+# would wait for each other.
+wide="--set batch.sequences=8 --set job.steps=2 --set model.layers=1
+      --set model.vocab=257 --set machine.gpus=8 --set mesh.data=8
+      --set zero.stage=3"
+DSFLOW_EMULATED_GPUS=8 DSFLOW_EMULATED_SEED=12 DSFLOW_EMULATED_QUEUES=16
+export DSFLOW_EMULATED_SEED DSFLOW_EMULATED_QUEUES
+# shellcheck disable=SC2086 # words
+{
+    run whole $wide
+    run eight $wide -n 8
+}
+[ "$(sums whole)" = "$(sums eight)" ] || fault "eight processes have other bytes"
+DSFLOW_EMULATED_GPUS=4
+unset DSFLOW_EMULATED_SEED DSFLOW_EMULATED_QUEUES
+
 # refused TEXT KEYS...: with this line, before anything runs.
 refused() {
     text=$1

@@ -97,11 +97,40 @@ static void the_run_has_failed_before_they_are_left(void **state)
     assert_true(had_failed);
 }
 
+/* A GPU sends in no communicator in which it receives: there are few of them.
+ */
+static void a_gpu_sends_in_other_communicators(void **state)
+{
+    (void)state;
+    for (unsigned n = 2; n <= 72; n++) {
+        const unsigned comms = dsf_direct_comms(n);
+
+        for (unsigned gpu = 0; gpu < n; gpu++) {
+            uint64_t out = 0, in = 0;
+
+            for (unsigned other = 0; other < n; other++)
+                if (other != gpu) {
+                    out |= UINT64_C(1) << dsf_direct_comm(comms, gpu, other);
+                    in |= UINT64_C(1) << dsf_direct_comm(comms, other, gpu);
+                }
+            assert_int_equal(out & in, 0);
+            assert_int_equal((out | in) >> comms, 0);
+        }
+    }
+    assert_int_equal(dsf_direct_comms(2), 2);
+    assert_int_equal(dsf_direct_comms(8), 5);
+    assert_int_equal(dsf_direct_comms(16), 6);
+    assert_int_equal(dsf_direct_comms(1716), 13);
+    assert_int_not_equal(dsf_direct_comm(34, 2333606218, 2333606219),
+                         dsf_direct_comm(34, 2333606219, 2333606218));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(communicators_are_left_at_once),
         cmocka_unit_test(the_run_has_failed_before_they_are_left),
+        cmocka_unit_test(a_gpu_sends_in_other_communicators),
     };
     struct dsflow_err err;
 

@@ -38,7 +38,9 @@ static beginning read_environment()
     const char *how = getenv("CUDA_MODULE_LOADING");
     const char *wait = getenv("CUDA_LAUNCH_BLOCKING");
     const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-    const int queues = text != nullptr ? atoi(text) : 0;
+    const int asked = text != nullptr ? atoi(text) : 0;
+    const int most = static_cast<int>(setting("QUEUES", MOST_QUEUES));
+    const int queues = asked > most ? most : asked;
 
     return { how == nullptr || strcmp(how, "EAGER") != 0,
              wait != nullptr && atoi(wait) != 0,

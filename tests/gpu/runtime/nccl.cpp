@@ -3,10 +3,11 @@
  * operation stays in its stream until the other end has come; those of a
  * communicator follow each other at a GPU in any streams, and those of all of
  * them where NCCL_LAUNCH_ORDER_IMPLICIT asks for it (as with drivers before
- * CUDA 12.3); two members that meet the first time keep the threads that call;
- * nobody hears of a death; one that is left waits for the others of its GPU.
- * What waits for longer than DSFLOW_EMULATED_HANG seconds (20) is named, and
- * ends the process. */
+ * CUDA 12.3); a communicator has streams of its own at a GPU, one of which
+ * waits for each of its operations; two members that meet the first time keep
+ * the threads that call; nobody hears of a death; one that is left waits for
+ * the others of its GPU. What waits for longer than DSFLOW_EMULATED_HANG
+ * seconds (20) is named, and ends the process. */
 #include "runtime.h"
 
 #include <atomic>
@@ -82,9 +83,12 @@ struct state {
     std::set<int> answered;
     std::atomic<bool> left{ false }, broken{ false };
     const std::shared_ptr<order> line;
+    /* For the ends of messages, and for what the host would do. */
+    stream device, host;
 
     state(const char *id, int members, int member, int on)
-        : name(id), n(members), me(member), gpu(on), line(order_of(on))
+        : name(id), n(members), me(member), gpu(on), line(order_of(on)),
+          device(on), host(on)
     {
     }
     ~state()
@@ -339,6 +343,28 @@ void run_in_turn(const std::vector<op> &ops, uint64_t ticket)
     line.changed.notify_all();
 }
 
+/* What waits for it takes a queue of its GPU, as NCCL's own streams do. */
+struct ending {
+    std::mutex lock;
+    std::condition_variable changed;
+    bool over = false;
+
+    void end()
+    {
+        std::lock_guard<std::mutex> guard(lock);
+
+        over = true;
+        changed.notify_all();
+    }
+    void wait(int gpu)
+    {
+        std::unique_lock<std::mutex> guard(lock);
+
+        while (!over && failure_of(gpu) == cudaSuccess)
+            changed.wait_for(guard, std::chrono::milliseconds(20));
+    }
+};
+
 /* Those of one communicator are one thing in its stream. */
 void put(const std::vector<op> &ops)
 {
@@ -351,14 +377,17 @@ void put(const std::vector<op> &ops)
         const std::vector<op> v = one.second;
         const uint64_t ticket = one.first->line->given++;
         const int gpu = one.first->gpu;
+        const auto end = std::make_shared<ending>();
 
         messages(gpu, 1);
         v[0].in->add(
-            [v, ticket, gpu] {
+            [v, ticket, gpu, end] {
                 run_in_turn(v, ticket);
                 messages(gpu, -1);
+                end->end();
             },
             true);
+        one.first->device.add([end, gpu] { end->wait(gpu); }, true);
         if (begin().waits)
             v[0].in->wait();
     }

@@ -9,10 +9,10 @@
  * reaches the memory of another), _KERNELS (the first launch takes one part in
  * so many of a GPU's memory, as CUDA does that loads kernels late: 64; 0:
  * nothing), _FULL (the GPU that has nothing free; -1: none), _LARGEST (bytes in
- * one piece of what is free), _HANG (nccl.cpp), _JOIN (the how-manieth
- * communicator of NCCL that cannot be joined; 0: none), _PUT (the how-manieth
- * message that cannot be put into a stream; 0: none), _BREAK (the how-manieth
- * message of it that the network loses; 0: none). */
+ * one piece of what is free), _QUEUES (of a GPU, 32), _HANG (nccl.cpp), _JOIN
+ * (the how-manieth communicator of NCCL that cannot be joined; 0: none), _PUT
+ * (the how-manieth message that cannot be put into a stream; 0: none), _BREAK
+ * (the how-manieth message of it that the network loses; 0: none). */
 #ifndef DSF_TESTS_GPU_RUNTIME_H
 #define DSF_TESTS_GPU_RUNTIME_H
 
@@ -116,7 +116,7 @@ class stream {
     std::condition_variable changed;
     bool busy = false, over = false;
     uint64_t dice;
-    std::mutex &queue; /* of the GPU */
+    const unsigned queue; /* of the GPU */
     std::thread thread;
 };
 

@@ -84,18 +84,54 @@ static uint64_t first_dice()
            ++streams * 0x9e3779b97f4a7c15;
 }
 
-/* Streams take turns at the queues of a GPU, and what is in one of them follows
- * each other. */
-static std::mutex &next_queue(int gpu)
+/* For numbers that have nothing to do with each other (splitmix64). */
+static uint64_t mix(uint64_t dice)
 {
-    static std::mutex all[MOST_GPUS][MOST_QUEUES];
-    static std::atomic<unsigned> streams[MOST_GPUS];
+    dice = (dice ^ dice >> 30) * 0xbf58476d1ce4e5b9;
+    dice = (dice ^ dice >> 27) * 0x94d049bb133111eb;
+    return dice ^ dice >> 31;
+}
 
-    return all[gpu][streams[gpu]++ % begin().queues];
+/* Of a GPU: what is in one follows each other. */
+struct queues {
+    std::mutex lock; /* of what is used: */
+    unsigned used[MOST_QUEUES] = {};
+    std::mutex turns[MOST_QUEUES];
+};
+
+static queues &queues_of(int gpu)
+{
+    static queues *all = new queues[MOST_GPUS];
+
+    return all[gpu];
+}
+
+/* Each stream has one; where there are more streams, nobody knows which of them
+ * share one. */
+static unsigned take_queue(int gpu)
+{
+    queues &q = queues_of(gpu);
+    std::lock_guard<std::mutex> guard(q.lock);
+    unsigned i = 0;
+
+    while (i < begin().queues && q.used[i] > 0)
+        i++;
+    if (i == begin().queues)
+        i = static_cast<unsigned>(mix(first_dice()) % i);
+    q.used[i]++;
+    return i;
+}
+
+static void give_queue(int gpu, unsigned i)
+{
+    queues &q = queues_of(gpu);
+    std::lock_guard<std::mutex> guard(q.lock);
+
+    q.used[i]--;
 }
 
 stream::stream(int of)
-    : gpu(of), dice(first_dice()), queue(next_queue(of)),
+    : gpu(of), dice(first_dice()), queue(take_queue(of)),
       thread([this] { run(); })
 {
 }
@@ -108,6 +144,7 @@ stream::~stream()
     }
     changed.notify_all();
     thread.join();
+    give_queue(gpu, queue);
 }
 
 void stream::add(std::function<void()> what, bool works)
@@ -155,7 +192,7 @@ void stream::work(item &next)
         return;
     }
     {
-        std::lock_guard<std::mutex> turn(queue);
+        std::lock_guard<std::mutex> turn(queues_of(gpu).turns[queue]);
         access to_memory;
 
         next.what();
