@@ -17,4 +17,8 @@ struct dsf_nccl_version {
 };
 struct dsf_nccl_version dsf_nccl_version(struct dsflow_err *err);
 
+/* About how much of a GPU it takes for messages with so many GPUs of other
+ * processes, of its node and of other nodes. */
+size_t dsf_nccl_takes(unsigned near, unsigned far);
+
 #endif

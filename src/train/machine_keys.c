@@ -90,13 +90,18 @@ static int count_gpus(const struct dsf_job *job, unsigned *n,
     return DSFLOW_OK;
 }
 
-/* CUDA loads a kernel when it is first launched, and libraries take memory as
- * they go: half a GiB at most, and less of a small GPU. */
-static int64_t usable(const struct dsf_gpu_about *about)
+static int64_t least(int64_t a, int64_t b)
 {
-    int64_t kept = (int64_t)about->free / 32, most = 512 << 20;
+    return a < b ? a : b;
+}
 
-    return (int64_t)about->free - (kept < most ? kept : most);
+/* CUDA loads a kernel when it is first launched, and libraries take memory as
+ * they go: half a GiB at most, and less of a small GPU. So does NCCL, later. */
+static int64_t usable(const struct dsf_gpu_about *about, int64_t nccl)
+{
+    const int64_t free = (int64_t)about->free;
+
+    return free - least(free / 32, 512 << 20) - least(free / 16, nccl);
 }
 
 /* GPUs that the ranks of the job are on, those of the first of so many
@@ -109,13 +114,29 @@ static unsigned count_used(const struct dsf_job *job, unsigned gpus,
     return ranks < gpus ? (unsigned)ranks : gpus;
 }
 
-/* GPUs of several processes may send to each other: it was to be known before
+/* May GPUs of several processes send to each other? It was to be known before
  * the job was. */
-static void expect_messages(const struct dsf_job *job)
+static bool expect_messages(const struct dsf_job *job)
 {
-    if (job->machine.gpus == 0 || job->mesh.transport == DSF_TRANSPORT_MPI ||
-        dsf_nccl_module_open(NULL) == NULL)
-        dsf_cuda_expect_none();
+    if (job->machine.gpus != 0 && job->mesh.transport != DSF_TRANSPORT_MPI &&
+        dsf_nccl_module_open(NULL) != NULL)
+        return true;
+    dsf_cuda_expect_none();
+    return false;
+}
+
+/* By NCCL, of a GPU of a process that uses so many of those of its node. */
+static int64_t take_for_messages(const struct dsf_job *job,
+                                 const struct dsf_machine *machine,
+                                 unsigned gpus, unsigned used)
+{
+    const unsigned nodes = machine->nodes > 1 ? machine->nodes : 1;
+    const double ranks = dsf_job_ranks(job);
+    const double here = fmin(gpus, ceil(ranks / nodes));
+    const double all = fmin((double)gpus * nodes, ranks);
+
+    return (int64_t)dsf_nccl_takes((unsigned)fmax(0, here - used),
+                                   (unsigned)fmax(0, all - here));
 }
 
 /* A plug-in's head knows no padding. */
@@ -132,17 +153,20 @@ int dsf_machine_keys_find_gpus(const struct dsf_job *job, int32_t processes,
     struct dsf_gpu_about about;
     int status = DSFLOW_OK;
     unsigned n = 0, used;
+    int64_t nccl = 0;
+    bool messages = processes > 1 && expect_messages(job);
 
-    if (processes > 1)
-        expect_messages(job);
     if (job->machine.gpus != 0)
         status = count_gpus(job, &n, err);
     used = count_used(job, n, processes);
+    if (messages)
+        nccl = take_for_messages(job, machine, n, used);
     machine->gpu_memory = INT64_MAX;
     for (unsigned i = 0; i < used && status == DSFLOW_OK; i++) {
         status = dsf_cuda_about(i, &about, err);
-        if (status == DSFLOW_OK && usable(&about) < machine->gpu_memory)
-            machine->gpu_memory = usable(&about);
+        if (status == DSFLOW_OK)
+            machine->gpu_memory =
+                least(machine->gpu_memory, usable(&about, nccl));
     }
     machine->gpus = n;
     if (status == DSFLOW_OK && n == 0)

@@ -140,6 +140,11 @@ refused() {
 refused "ranks 0 and 2 are on one GPU, in two processes" --set machine.gpus=2
 refused "ranks are not on GPUs" --set machine.gpus=0
 DSFLOW_NCCL=$PWD/none.so refused ".*none.so: "
+# What NCCL takes of a GPU is known before the first step.
+# shellcheck disable=SC2086 # words
+DSFLOW_EMULATED_MEMORY=720000 "$dsflow" run job.toml $keys -n 4 --set job.output=few \
+    > log 2>&1
+[ $? -eq 2 ] && grep -q "memory: device: rank 0 needs" log || fault "$(cat log)"
 # A process that lacks a GPU says which, before the first step.
 # shellcheck disable=SC2086 # words
 DSFLOW_EMULATED_GPUS=2 "$dsflow" run job.toml $keys -n 2 --set job.output=few \

@@ -13,6 +13,7 @@ typedef struct ncclComm *ncclComm_t;
 
 enum ncclResult_t {
     ncclSuccess = 0,
+    ncclUnhandledCudaError = 1,
     ncclSystemError = 2,
     ncclInvalidArgument = 4,
     ncclInvalidUsage = 5,

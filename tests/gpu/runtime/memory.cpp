@@ -104,13 +104,40 @@ size_t free_of(int gpu)
     if (gpu == setting("FULL", -1))
         return 0;
     return memory_of(gpu) - static_cast<size_t>(c.counts.used[gpu]) -
-           c.kernels[gpu];
+           c.kernels[gpu] - c.nccl[gpu];
+}
+
+/* Of a GPU's memory, as a setting says. */
+static size_t part_of(int gpu, const char *name)
+{
+    const auto part = static_cast<size_t>(setting(name, 64));
+
+    return part > 0 ? memory_of(gpu) / part : 0;
+}
+
+bool take_for_way(int gpu)
+{
+    const size_t bytes = part_of(gpu, "BUFFERS");
+    const bool fits = bytes <= free_of(gpu);
+    counting &c = all_counts();
+    std::lock_guard<std::mutex> guard(c.lock);
+
+    if (fits)
+        c.nccl[gpu] += bytes;
+    return fits;
+}
+
+void give_for_ways(int gpu, size_t n)
+{
+    counting &c = all_counts();
+    std::lock_guard<std::mutex> guard(c.lock);
+
+    c.nccl[gpu] -= n * part_of(gpu, "BUFFERS");
 }
 
 bool load_kernels(int gpu)
 {
-    const auto part = static_cast<size_t>(setting("KERNELS", 64));
-    const size_t bytes = part > 0 ? memory_of(gpu) / part : 0;
+    const size_t bytes = part_of(gpu, "KERNELS");
     const size_t left = free_of(gpu);
     counting &c = all_counts();
     std::lock_guard<std::mutex> guard(c.lock);

@@ -93,6 +93,7 @@ struct state {
     }
     ~state()
     {
+        give_for_ways(gpu, from.size());
         for (const auto *v : { &to, &from })
             for (const auto &fd : *v)
                 close(fd.second);
@@ -255,8 +256,9 @@ ncclResult_t join_all(const std::vector<comm_ptr> &all)
     return r;
 }
 
-/* Who meets another for the first time waits for it. */
-void connect_all(const std::vector<op> &ops)
+/* Who meets another for the first time waits for it. False: there is no memory
+ * for what comes. */
+bool connect_all(const std::vector<op> &ops)
 {
     std::vector<const op *> asked;
     char yes = 1;
@@ -271,6 +273,8 @@ void connect_all(const std::vector<op> &ops)
             hello h;
             const int fd = let_in(*o.comm, &h);
 
+            if (!take_for_way(o.comm->gpu))
+                return false;
             o.comm->from[h.member] = fd;
         }
     for (const op &o : ops)
@@ -280,6 +284,7 @@ void connect_all(const std::vector<op> &ops)
     for (const op *o : asked)
         move(*o->comm, o->comm->to[o->peer], false, &yes, 1,
              "to be answered by", o->peer);
+    return true;
 }
 
 /* --- operations ----------------------------------------------------------- */
@@ -366,11 +371,12 @@ struct ending {
 };
 
 /* Those of one communicator are one thing in its stream. */
-void put(const std::vector<op> &ops)
+ncclResult_t put(const std::vector<op> &ops)
 {
     std::map<comm_ptr, std::vector<op>> by_comm;
 
-    connect_all(ops);
+    if (!connect_all(ops))
+        return ncclUnhandledCudaError;
     for (const op &o : ops)
         by_comm[o.comm].push_back(o);
     for (const auto &one : by_comm) {
@@ -391,6 +397,7 @@ void put(const std::vector<op> &ops)
         if (begin().waits)
             v[0].in->wait();
     }
+    return ncclSuccess;
 }
 
 /* The calling thread, for good. */
@@ -409,9 +416,7 @@ ncclResult_t end_group()
 
     current = {};
     r = join_all(g.joining);
-    if (r == ncclSuccess)
-        put(g.ops);
-    return r;
+    return r == ncclSuccess ? put(g.ops) : r;
 }
 
 ncclResult_t add_op(bool out, void *at, size_t bytes, int peer,
@@ -450,11 +455,12 @@ ncclResult_t ncclGetVersion(int *version)
 
 const char *ncclGetErrorString(ncclResult_t r)
 {
-    return r == ncclSuccess           ? "no error"
-           : r == ncclSystemError     ? "unhandled system error"
-           : r == ncclInvalidArgument ? "invalid argument"
-           : r == ncclInProgress      ? "NCCL operation in progress"
-                                      : "invalid usage";
+    return r == ncclSuccess              ? "no error"
+           : r == ncclUnhandledCudaError ? "unhandled cuda error"
+           : r == ncclSystemError        ? "unhandled system error"
+           : r == ncclInvalidArgument    ? "invalid argument"
+           : r == ncclInProgress         ? "NCCL operation in progress"
+                                         : "invalid usage";
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)

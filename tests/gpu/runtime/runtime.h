@@ -9,10 +9,12 @@
  * reaches the memory of another), _KERNELS (the first launch takes one part in
  * so many of a GPU's memory, as CUDA does that loads kernels late: 64; 0:
  * nothing), _FULL (the GPU that has nothing free; -1: none), _LARGEST (bytes in
- * one piece of what is free), _QUEUES (of a GPU, 32), _HANG (nccl.cpp), _JOIN
- * (the how-manieth communicator of NCCL that cannot be joined; 0: none), _PUT
- * (the how-manieth message that cannot be put into a stream; 0: none), _BREAK
- * (the how-manieth message of it that the network loses; 0: none). */
+ * one piece of what is free), _QUEUES (of a GPU, 32), _BUFFERS (NCCL takes one
+ * part in so many of a GPU's memory for each GPU from which something comes:
+ * 64; 0: nothing), _HANG (nccl.cpp), _JOIN (the how-manieth communicator of
+ * NCCL that cannot be joined; 0: none), _PUT (the how-manieth message that
+ * cannot be put into a stream; 0: none), _BREAK (the how-manieth message of it
+ * that the network loses; 0: none). */
 #ifndef DSF_TESTS_GPU_RUNTIME_H
 #define DSF_TESTS_GPU_RUNTIME_H
 
@@ -47,7 +49,8 @@ const beginning &begin();
 struct counting {
     std::mutex lock;
     emulated_runtime_counts counts;
-    size_t kernels[MOST_GPUS]; /* bytes that are theirs */
+    size_t kernels[MOST_GPUS]; /* bytes that are theirs, */
+    size_t nccl[MOST_GPUS];    /* and NCCL's */
 };
 counting &all_counts();
 void count(uint64_t emulated_runtime_counts::*what, uint64_t more = 1);
@@ -62,6 +65,9 @@ bool give_back(void *at);
 size_t memory_of(int gpu);
 /* False: there is no room for them. */
 bool load_kernels(int gpu);
+/* The same of NCCL, where a GPU is to receive of another; and back. */
+bool take_for_way(int gpu);
+void give_for_ways(int gpu, size_t n);
 size_t free_of(int gpu);
 
 /* Of main memory; false: some of its pages are pinned already, or it does not
@@ -69,8 +75,8 @@ size_t free_of(int gpu);
 bool pin(void *at, size_t bytes);
 bool unpin(void *at);
 
-/* Whose a range is, all of it: a GPU's number, or one of these. Nobody's is what
- * goes beyond the memory of a GPU, or is pinned in part. */
+/* Whose a range is, all of it: a GPU's number, or one of these. Nobody's is
+ * what goes beyond the memory of a GPU, or is pinned in part. */
 enum { PAGEABLE = -1, PINNED = -2, NOBODYS = -3 };
 int owner_of(const void *at, size_t bytes);
 /* Is a word an address, as far as one can tell? */
