@@ -23,14 +23,26 @@ struct dsf_launcher {
     bool closing;
 };
 
-/* The first whose queue has room: a copy does not wait for kernels that wait
- * for room. */
+static bool may_begin(const struct dsf_launcher *l,
+                      const struct dsf_launch *launch)
+{
+    return l->flying[launch->queue] < DSF_DEVICE_MOST &&
+           !(launch->alone &&
+             l->flying[DSF_QUEUE_FROM] + l->flying[DSF_QUEUE_TO] > 0);
+}
+
+/* The first of its queue that may begin: a copy does not wait for kernels that
+ * wait for room, nor does a message, which others may wait for, for a kernel
+ * that is to be alone. */
 static struct dsf_launch **next_of(struct dsf_launcher *l)
 {
     struct dsf_launch **at = &l->first;
+    bool waits[DSF_NQUEUES] = { false };
 
-    while (*at != NULL && l->flying[(*at)->queue] >= DSF_DEVICE_MOST)
+    while (*at != NULL && (waits[(*at)->queue] || !may_begin(l, *at))) {
+        waits[(*at)->queue] = true;
         at = &(*at)->next;
+    }
     return at;
 }
 

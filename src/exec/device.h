@@ -54,6 +54,9 @@ struct dsf_launch {
     const struct dsf_copy *copies;
     unsigned ncopies;
     size_t reads; /* bytes of other devices that the codelet reads there */
+    /* It is launched while nothing comes from GPUs of other processes, nor goes
+     * to them: to load a kernel, its runtime may wait for all that there is. */
+    bool alone;
     /* Called once, when it is in its queue; NULL: nobody asks. */
     void (*launched)(void *user);
     /* Called once, when it has ended, and then it is its owner's again; NULL:

@@ -190,6 +190,17 @@ static size_t read_elsewhere(const struct dsf_exec_call *call)
     return (size_t)bytes;
 }
 
+/* Libraries and plug-ins may load kernels when they are first launched,
+ * whatever CUDA was told (cuda_module.h). */
+static bool is_first_beside_messages(const struct dsf_exec_call *call)
+{
+    const struct dsflow_exec *exec = call->exec;
+
+    return exec->direct != NULL &&
+           atomic_load_explicit(&exec->runs[call - exec->calls],
+                                memory_order_relaxed) == 0;
+}
+
 void dsf_exec_device_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
                            void *user)
 {
@@ -206,10 +217,12 @@ void dsf_exec_device_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
     dsf_exec_prepare(call, f->bufs, f->bufs + n, worker_of(exec, call->device),
                      &f->launch);
     f->launch.queue = call->queue;
-    if (dsf_only_copies(call->task->op))
+    if (dsf_only_copies(call->task->op)) {
         list_copies(f);
-    else
+    } else {
         f->launch.reads = read_elsewhere(call);
+        f->launch.alone = is_first_beside_messages(call);
+    }
     f->launch.launched = call->ahead ? ended : NULL;
     f->launch.done = end_task;
     f->launch.user = user;

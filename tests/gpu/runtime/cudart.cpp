@@ -131,7 +131,8 @@ static bool is_first(int gpu, const char *kernel)
     static std::set<std::string> known[MOST_GPUS];
     std::lock_guard<std::mutex> guard(lock);
 
-    return begin().lazy && known[gpu].insert(kernel).second;
+    return (begin().lazy || setting("LAZY", 0) != 0) &&
+           known[gpu].insert(kernel).second;
 }
 
 /* Why the current GPU cannot reach what it is given; "": it can. */

@@ -9,12 +9,13 @@
  * reaches the memory of another), _KERNELS (the first launch takes one part in
  * so many of a GPU's memory, as CUDA does that loads kernels late: 64; 0:
  * nothing), _FULL (the GPU that has nothing free; -1: none), _LARGEST (bytes in
- * one piece of what is free), _QUEUES (of a GPU, 32), _BUFFERS (NCCL takes one
- * part in so many of a GPU's memory for each GPU from which something comes:
- * 64; 0: nothing), _HANG (nccl.cpp), _JOIN (the how-manieth communicator of
- * NCCL that cannot be joined; 0: none), _PUT (the how-manieth message that
- * cannot be put into a stream; 0: none), _BREAK (the how-manieth message of it
- * that the network loses; 0: none). */
+ * one piece of what is free), _QUEUES (of a GPU, 32), _LAZY (1: kernels are
+ * loaded when they are first launched, as some libraries do whatever CUDA is
+ * told), _BUFFERS (NCCL takes one part in so many of a GPU's memory for each
+ * GPU from which something comes: 64; 0: nothing), _HANG (nccl.cpp), _JOIN (the
+ * how-manieth communicator of NCCL that cannot be joined; 0: none), _PUT (the
+ * how-manieth message that cannot be put into a stream; 0: none), _BREAK (the
+ * how-manieth message of it that the network loses; 0: none). */
 #ifndef DSF_TESTS_GPU_RUNTIME_H
 #define DSF_TESTS_GPU_RUNTIME_H
 

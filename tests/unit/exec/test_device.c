@@ -1,6 +1,6 @@
 /* test_device.c - the thread that launches on a device: launches that are over
- * at once, as many that never end as may be under way, and those of another
- * queue. */
+ * at once, as many that never end as may be under way, those of another queue,
+ * and those that are to be alone. */
 #include "exec/device.h"
 
 #include "base/units.h"
@@ -158,12 +158,46 @@ static void a_full_queue_does_not_hold_up_another(void **state)
     stop();
 }
 
+/* What is to be alone waits for messages, and so does what is behind it in its
+ * queue; a message waits for neither. */
+static void what_is_to_be_alone_waits_for_messages(void **state)
+{
+    struct kept messages[2];
+    struct dsflow_err err;
+
+    at_once = false;
+    atomic_store(&begun, 0);
+    atomic_store(&begun_other, 0);
+    memset(all, 0, sizeof(all));
+    memset(messages, 0, sizeof(messages));
+    device = (struct dsf_device){ .class = &class };
+    assert_int_equal(dsf_device_open(&device, &err), DSFLOW_OK);
+    all[0].launch.alone = true;
+    messages[0].launch.queue = DSF_QUEUE_FROM;
+    messages[1].launch.queue = DSF_QUEUE_TO;
+    dsf_device_launch(&device, &messages[0].launch);
+    wait_for(&begun_other, 1);
+    dsf_device_launch(&device, &all[0].launch);
+    dsf_device_launch(&device, &all[1].launch);
+    dsf_device_launch(&device, &messages[1].launch);
+    wait_for(&begun_other, 2);
+    dsf_device_done(&device, &messages[0].launch);
+    assert_int_equal(atomic_load(&begun), 0);
+    dsf_device_done(&device, &messages[1].launch);
+    wait_for(&begun, 2);
+    for (int i = 0; i < 2; i++)
+        dsf_device_done(&device, &all[i].launch);
+    dsf_device_wait(&device);
+    dsf_device_close(&device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_launch_may_be_over_when_it_is_launched),
         cmocka_unit_test(so_many_are_under_way_at_once),
         cmocka_unit_test(a_full_queue_does_not_hold_up_another),
+        cmocka_unit_test(what_is_to_be_alone_waits_for_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
