@@ -373,8 +373,8 @@ static int reach_other(const struct dsf_device *device, unsigned other,
         return status;
     return dsflow_fail(err, DSFLOW_ENOSYS,
                        "machine: gpus: GPU %u does not reach the memory of GPU "
-                       "%u (no peer access): expected GPUs that do, or "
-                       "machine.gpus = 1",
+                       "%u (no peer access): expected GPUs that do, a process "
+                       "for each of them (-n), or machine.gpus = 1",
                        device->index, other);
 }
 

@@ -86,6 +86,7 @@ keys="--set model.vocab=301 --set machine.gpus=4 --set mesh.data=2
     grep -q '^dsflow: messages go from GPU to GPU, by NCCL 2' log || fault "$(cat log)"
     REAL_MPI=$DSFLOW_MPI DSFLOW_MPI=$begins run begun $keys -n 4
     DSFLOW_EMULATED_LAZY=1 run lazy $keys -n 4
+    DSFLOW_EMULATED_PEERS=0 run apart $keys -n 4
     DSFLOW_NCCL=no run without $keys -n 2
     grep -q '^dsflow: messages go by way of main memory, by MPI: ' log || fault "$(cat log)"
 }
@@ -103,6 +104,7 @@ done
 [ "$(sums one)" = "$(sums four)" ] || fault "four processes have other bytes"
 [ "$(sums one)" = "$(sums direct)" ] || fault "from GPU to GPU: other bytes"
 [ "$(sums one)" = "$(sums lazy)" ] || fault "with kernels that are loaded late: other bytes"
+[ "$(sums one)" = "$(sums apart)" ] || fault "where no GPU reaches another: other bytes"
 [ "$(sums one)" = "$(sums begun)" ] || fault "with an MPI that knows CUDA: other bytes"
 [ "$(sums one)" = "$(sums without)" ] || fault "without NCCL: other bytes"
 # Less is copied to main memory and back.

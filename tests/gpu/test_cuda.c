@@ -403,8 +403,8 @@ static void gpus_that_do_not_reach_each_other_are_named(void **state)
                      DSFLOW_ENOSYS);
     assert_string_equal(err.msg,
                         "machine: gpus: GPU 0 does not reach the memory of GPU "
-                        "1 (no peer access): expected GPUs that do, or "
-                        "machine.gpus = 1");
+                        "1 (no peer access): expected GPUs that do, a process "
+                        "for each of them (-n), or machine.gpus = 1");
     exec = open_exec(p.g, options_of(1), &host);
     dsflow_exec_close(exec);
     unsetenv("DSFLOW_EMULATED_PEERS");
