@@ -320,6 +320,7 @@ cudaError_t cudaMalloc(void **at, size_t bytes)
 {
     if (failure_of(current) != cudaSuccess)
         return also(current, cudaSuccess);
+    await_messages(current, "cudaMalloc");
     *at = take(current, bytes);
     if (*at == nullptr)
         return note(cudaErrorMemoryAllocation);
@@ -333,6 +334,7 @@ cudaError_t cudaFree(void *at)
 {
     if (at == nullptr)
         return cudaSuccess;
+    await_messages(current, "cudaFree");
     count(&emulated_runtime_counts::frees);
     count(&emulated_runtime_counts::waits);
     return also(current, give_back(at) ? cudaSuccess : cudaErrorInvalidValue);
@@ -342,6 +344,8 @@ cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned flags)
 {
     if (at == nullptr || bytes == 0)
         return note(cudaErrorInvalidValue);
+    for (int gpu = 0; gpu < gpus(); gpu++)
+        await_messages(gpu, "cudaHostRegister");
     if (!emulated::pin(at, bytes))
         return note(cudaErrorHostMemoryAlreadyRegistered);
     count(&emulated_runtime_counts::pins);
@@ -350,6 +354,8 @@ cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned flags)
 
 cudaError_t cudaHostUnregister(void *at)
 {
+    for (int gpu = 0; gpu < gpus(); gpu++)
+        await_messages(gpu, "cudaHostUnregister");
     return note(emulated::unpin(at) ? cudaSuccess
                                     : cudaErrorHostMemoryNotRegistered);
 }

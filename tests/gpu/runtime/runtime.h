@@ -134,6 +134,11 @@ stream *default_stream(int gpu);
  * more, or fewer. */
 int messages(int gpu, int more);
 
+/* What CUDA calls wait for that take or give memory: all that a GPU has begun,
+ * messages too, which may wait for this process. One that waits for longer than
+ * DSFLOW_EMULATED_HANG seconds is named, and ends the process. */
+void await_messages(int gpu, const char *what);
+
 /* From the first bad kernel on, a GPU does nothing but say so. */
 void fail(int gpu, cudaError_t error, const char *text);
 cudaError_t failure_of(int gpu);

@@ -5,6 +5,7 @@
 #include "emulated.h"
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <unistd.h>
 
@@ -74,6 +75,22 @@ int messages(int gpu, int more)
     static std::atomic<int> all[MOST_GPUS];
 
     return all[gpu] += more;
+}
+
+void await_messages(int gpu, const char *what)
+{
+    for (long long ms = 0; messages(gpu, 0) > 0; ms++) {
+        if (failure_of(gpu) != cudaSuccess)
+            return;
+        if (ms > 1000 * setting("HANG", 20)) {
+            fprintf(stderr,
+                    "emulated CUDA: %s waits too long: for a message "
+                    "of GPU %d\n",
+                    what, gpu);
+            _exit(70);
+        }
+        usleep(1000);
+    }
 }
 
 static uint64_t first_dice()
