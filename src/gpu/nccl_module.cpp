@@ -9,13 +9,29 @@ namespace {
 
 static_assert(sizeof(ncclUniqueId) == DSF_NCCL_ID, "names of communicators");
 
+/* What it warned of last, such as what CUDA said to it; "": nothing. */
+const char *last_warning()
+{
+#if NCCL_VERSION_CODE >= 21300
+    const char *last = ncclGetLastError(nullptr);
+
+    return last != nullptr ? last : "";
+#else
+    return "";
+#endif
+}
+
 const char *text_of(ncclResult_t r)
 {
-    static thread_local char text[200];
+    static thread_local char text[400];
 
     if (r == ncclSuccess)
         return nullptr;
-    snprintf(text, sizeof(text), "NCCL: %s", ncclGetErrorString(r));
+
+    const char *last = last_warning();
+
+    snprintf(text, sizeof(text), "NCCL: %s%s%.200s", ncclGetErrorString(r),
+             last[0] != '\0' ? ": " : "", last);
     return text;
 }
 

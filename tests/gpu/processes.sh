@@ -149,6 +149,12 @@ DSFLOW_NCCL=$PWD/none.so refused ".*none.so: "
 DSFLOW_EMULATED_MEMORY=720000 "$dsflow" run job.toml $keys -n 4 --set job.output=few \
     > log 2>&1
 [ $? -eq 2 ] && grep -q "memory: device: rank 0 needs" log || fault "$(cat log)"
+# Where it takes more, the run says what CUDA said to it.
+# shellcheck disable=SC2086 # words
+DSFLOW_EMULATED_BUFFERS=2 "$dsflow" run job.toml $keys -n 4 --set job.output=few \
+    > log 2>&1
+[ $? -eq 1 ] && grep -q "GPU .: NCCL: unhandled cuda error: Cuda failure 'out of memory'" log ||
+    fault "$(cat log)"
 # A process that lacks a GPU says which, before the first step.
 # shellcheck disable=SC2086 # words
 DSFLOW_EMULATED_GPUS=2 "$dsflow" run job.toml $keys -n 2 --set job.output=few \

@@ -5,6 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
+#define NCCL_VERSION_CODE 22809
+
 enum { NCCL_UNIQUE_ID_BYTES = 128 };
 struct ncclUniqueId {
     char internal[NCCL_UNIQUE_ID_BYTES];
@@ -24,6 +26,7 @@ enum ncclDataType_t { ncclUint8 = 1 };
 extern "C" {
 ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t r);
+const char *ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id,
                               int rank);

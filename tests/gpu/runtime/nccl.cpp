@@ -256,6 +256,9 @@ ncclResult_t join_all(const std::vector<comm_ptr> &all)
     return r;
 }
 
+/* What went wrong last, in words. */
+const char *warning = "";
+
 /* Who meets another for the first time waits for it. False: there is no memory
  * for what comes. */
 bool connect_all(const std::vector<op> &ops)
@@ -273,8 +276,10 @@ bool connect_all(const std::vector<op> &ops)
             hello h;
             const int fd = let_in(*o.comm, &h);
 
-            if (!take_for_way(o.comm->gpu))
+            if (!take_for_way(o.comm->gpu)) {
+                warning = "Cuda failure 'out of memory'";
                 return false;
+            }
             o.comm->from[h.member] = fd;
         }
     for (const op &o : ops)
@@ -461,6 +466,11 @@ const char *ncclGetErrorString(ncclResult_t r)
            : r == ncclInvalidArgument    ? "invalid argument"
            : r == ncclInProgress         ? "NCCL operation in progress"
                                          : "invalid usage";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    return warning;
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
