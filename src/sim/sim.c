@@ -180,6 +180,14 @@ static struct heap *next_of(struct sim *s, unsigned i)
     return group->idle > 0 && from->n > 0 ? from : NULL;
 }
 
+/* Where workers share cores: what this group would begin next is in the queue
+ * for a core. It stays there when the group begins something else. */
+static void want_core(struct sim *s, const struct group *group)
+{
+    if (group->idle > 0 && group->ready.n > 0)
+        heap_push(s, &s->wanting, group->ready.v[0], starts_before);
+}
+
 /* The idle workers of a group take what is ready. */
 static void serve(struct sim *s, unsigned i)
 {
@@ -187,8 +195,10 @@ static void serve(struct sim *s, unsigned i)
     struct heap *from;
 
     group->dirty = false;
-    if (s->crowded && takes_core(group))
+    if (s->crowded && takes_core(group)) {
+        want_core(s, group);
         return;
+    }
     while ((from = next_of(s, i)) != NULL)
         begin(s, group, heap_pop(s, from, order_of(group)));
     /* Another group may have an idle worker for what is left. */
@@ -199,25 +209,47 @@ static void serve(struct sim *s, unsigned i)
         }
 }
 
+/* The group that has what comes first in the queue for a core; NULL: none. */
+static struct group *first_in_queue(struct sim *s)
+{
+    while (s->wanting.n > 0) {
+        const uint32_t x = s->wanting.v[0];
+        struct group *group = &s->groups[dsf_sim_group_of(s, x)];
+
+        if (group->idle > 0 && group->ready.n > 0 && group->ready.v[0] == x)
+            return group;
+        heap_pop(s, &s->wanting, starts_before);
+    }
+    return NULL;
+}
+
+/* The first group of workers that takes what is of no rank; NULL: none. */
+static struct group *first_for_anywhere(struct sim *s)
+{
+    for (unsigned i = 0; i < s->nworking && s->anywhere.n > 0; i++)
+        if (s->groups[i].idle > 0)
+            return &s->groups[i];
+    return NULL;
+}
+
 /* Where workers share cores, a core that is free takes what comes first of all
  * that is ready for an idle one. */
 static void serve_cores(struct sim *s)
 {
     while (s->crowded && s->computing < s->spec->cores) {
-        struct heap *best = NULL, *from;
-        unsigned group = 0;
+        struct group *group = first_in_queue(s);
+        struct group *other = first_for_anywhere(s);
+        struct heap *from = group != NULL ? &group->ready : NULL;
 
-        for (unsigned i = 0; i < s->ngroups; i++) {
-            from = takes_core(&s->groups[i]) ? next_of(s, i) : NULL;
-            if (from == NULL ||
-                (best != NULL && !starts_before(s, from->v[0], best->v[0])))
-                continue;
-            best = from;
-            group = i;
+        if (other != NULL &&
+            (from == NULL || starts_before(s, s->anywhere.v[0], from->v[0]))) {
+            group = other;
+            from = &s->anywhere;
         }
-        if (best == NULL)
+        if (group == NULL)
             return;
-        begin(s, &s->groups[group], heap_pop(s, best, starts_before));
+        begin(s, group, heap_pop(s, from, starts_before));
+        want_core(s, group);
     }
 }
 
@@ -370,6 +402,7 @@ static void release(struct sim *s)
     free(s->groups);
     free(s->group_of);
     free(s->anywhere.v);
+    free(s->wanting.v);
     free(s->running.v);
     free(s->flying.v);
     free(s->delay);

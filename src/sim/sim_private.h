@@ -67,6 +67,8 @@ struct sim {
     unsigned computing; /* lanes that have a core */
     uint16_t *group_of; /* by lane */
     struct heap anywhere;
+    struct heap wanting; /* of groups, what each would begin next: those that
+                            wait for a core, and some that do no more */
     uint32_t *last_on; /* by lane: the last instance */
     bool *busy;        /* by lane */
     unsigned nlanes;

@@ -1040,6 +1040,59 @@ static void no_more_workers_compute_than_there_are_cores(void **state)
     assert_true(seconds_on(9, 1) == 2);
 }
 
+/* The task that one core takes next: of those whose input is there, the one of
+ * the highest priority, or the first of several. */
+static int next_task(const int *priority, const int *input, const bool *done)
+{
+    int best = -1;
+
+    for (int i = 0; i < 60; i++)
+        if (!done[i] && (input[i] < 0 || done[input[i]]) &&
+            (best < 0 || priority[i] > priority[best]))
+            best = i;
+    return best;
+}
+
+/* Also where a task becomes ready that comes before what its rank, or another,
+ * was to begin next. */
+static void a_core_takes_what_comes_first_of_all_ranks(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_timeline timeline = { 0 };
+    bool done[60] = { false };
+    int priority[60], input[60];
+    dsflow_data_id out[60];
+    struct dsf_sim_result r;
+    uint32_t seed = 7;
+
+    for (int i = 0; i < 60; i++) {
+        int rank = (int)(next_random(&seed) % 6) - 1;
+
+        input[i] = i > 0 && next_random(&seed) % 2
+                       ? (int)(next_random(&seed) % (unsigned)i)
+                       : -1;
+        priority[i] = (int)(next_random(&seed) % 8);
+        out[i] = data(g, 1, 0);
+        task(g, &work, (struct at){ rank, priority[i], 0 },
+             input[i] < 0 ? 1 : 2,
+             (dsflow_data_id[]){ out[i], out[input[i] < 0 ? i : input[i]] });
+    }
+    r = simulate(
+        g,
+        &(struct dsf_sim_spec){
+            .nranks = 5, .workers = 7, .cores = 1, .steps = 1, .cost = one },
+        &timeline);
+    for (int n = 0; n < 60; n++) {
+        int i = next_task(priority, input, done);
+
+        assert_true(span_of(&timeline, (uint32_t)i)->start == n);
+        done[i] = true;
+    }
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+    dsflow_graph_free(g);
+}
+
 /* --- messages between processes ------------------------------------------- */
 
 static dsflow_data_id data_of(struct dsflow_graph *g, size_t bytes, int rank)
@@ -1288,6 +1341,7 @@ int main(void)
         cmocka_unit_test(sums_over_ranks_are_kernels_of_a_device),
         cmocka_unit_test(a_copy_in_one_memory_goes_between_kernels),
         cmocka_unit_test(no_more_workers_compute_than_there_are_cores),
+        cmocka_unit_test(a_core_takes_what_comes_first_of_all_ranks),
         cmocka_unit_test(messages_take_their_link_and_no_worker),
         cmocka_unit_test(messages_hide_behind_sums_but_not_behind_copies),
         cmocka_unit_test(messages_take_cores_that_are_not_idle),
