@@ -5,6 +5,7 @@
 #include "sim/joined.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* The network into a node, or the link into a process. */
 struct wire {
@@ -30,32 +31,61 @@ static struct wire wire_of(const struct sim *s,
     return (struct wire){ false, spec->one_link ? -1 - node : to };
 }
 
-static unsigned find_group(struct sim *s, unsigned first,
+/* The group of each wire that carries something, + 1, by the number of the
+ * wire: there may be as many as tasks. */
+struct wires {
+    unsigned *group;
+    unsigned nodes, n; /* processes */
+};
+
+static unsigned number_of(const struct wires *wires, const struct wire *wire)
+{
+    const unsigned all_nodes = 0, of_node = 1;
+    const unsigned of_process = of_node + wires->nodes;
+    const unsigned inside_node = of_process + wires->n;
+
+    if (wire->network)
+        return wire->to < 0 ? all_nodes : of_node + (unsigned)wire->to;
+    return wire->to < 0 ? inside_node + (unsigned)(-1 - wire->to)
+                        : of_process + (unsigned)wire->to;
+}
+
+static struct wires new_wires(const struct dsf_sim_spec *spec)
+{
+    const unsigned nodes = spec->on != NULL ? spec->on->nodes : 0;
+    struct wires wires = { .nodes = nodes > 1 ? nodes : 1,
+                           .n = (unsigned)spec->processes.n };
+
+    wires.group =
+        dsf_xcalloc(1 + 2 * wires.nodes + wires.n, sizeof(*wires.group));
+    return wires;
+}
+
+static unsigned find_group(struct sim *s, struct wires *wires,
                            const struct wire *wire)
 {
+    unsigned *at = &wires->group[number_of(wires, wire)];
     struct group *group;
-    unsigned i = first;
 
-    while (i < s->ngroups && (s->groups[i].network != wire->network ||
-                              s->groups[i].to != wire->to))
-        i++;
-    if (i < s->ngroups)
-        return i;
+    if (*at > 0)
+        return *at - 1;
+    *at = s->ngroups + 1;
     group = dsf_sim_add_group(s, DSF_BOUND_LINK, 1);
     group->messages = true;
     group->network = wire->network;
     group->to = wire->to;
-    return i;
+    return *at - 1;
 }
 
 void dsf_sim_add_wires(struct sim *s)
 {
     const struct dsf_sim_spec *spec = s->spec;
-    unsigned first = s->ngroups;
+    struct wires wires;
     bool tolls = false;
 
     if (spec->processes.n < 2)
         return;
+    wires = new_wires(spec);
     s->wire = dsf_xcalloc((size_t)s->ntasks + 1, sizeof(*s->wire));
     if (spec->delay != NULL)
         s->delay = dsf_xcalloc((size_t)s->ntasks + 1, sizeof(*s->delay));
@@ -68,13 +98,14 @@ void dsf_sim_add_wires(struct sim *s)
         if (!dsf_joined_is_message(&spec->processes, s->g, t))
             continue;
         wire = wire_of(s, t);
-        s->wire[i] = (uint16_t)(find_group(s, first, &wire) + 1);
+        s->wire[i] = (uint16_t)(find_group(s, &wires, &wire) + 1);
         if (s->delay != NULL)
             s->delay[i] = spec->delay(spec->user, s->g, t);
         if (s->toll != NULL)
             s->toll[i] = spec->toll(spec->user, s->g, t);
         tolls |= s->toll != NULL && s->toll[i] > 0;
     }
+    free(wires.group);
     if (!tolls)
         return;
     s->more = dsf_xcalloc((size_t)s->n + 1, sizeof(*s->more));
