@@ -26,9 +26,9 @@ unsigned dsf_process_workers(const struct dsf_processes *all, int32_t p,
                              unsigned workers)
 {
     int32_t own = dsf_process_first(all, p + 1) - dsf_process_first(all, p);
-    unsigned share = workers * (unsigned)own / (unsigned)all->ranks;
+    uint64_t share = (uint64_t)workers * (unsigned)own / (unsigned)all->ranks;
 
-    return share > 0 ? share : 1;
+    return share > 0 ? (unsigned)share : 1;
 }
 
 unsigned dsf_share_of_workers(unsigned all, unsigned n, unsigned i)

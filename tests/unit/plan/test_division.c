@@ -20,6 +20,17 @@ static void ranks_follow_each_other_in_processes(void **state)
         }
 }
 
+static void workers_are_shared_out_by_ranks(void **state)
+{
+    const struct dsf_processes three = { .ranks = 4, .n = 3 };
+    const struct dsf_processes large = { .ranks = 32767, .n = 2 };
+
+    assert_int_equal(dsf_process_workers(&three, 0, 9), 2);
+    assert_int_equal(dsf_process_workers(&three, 2, 9), 4);
+    assert_int_equal(dsf_process_workers(&three, 0, 1), 1);
+    assert_int_equal(dsf_process_workers(&large, 1, 1 << 18), 131076);
+}
+
 static void assert_gpus(struct dsf_machine machine, int32_t ranks, unsigned n,
                         unsigned most)
 {
@@ -53,6 +64,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_follow_each_other_in_processes),
+        cmocka_unit_test(workers_are_shared_out_by_ranks),
         cmocka_unit_test(gpus_are_those_of_each_node),
     };
 
