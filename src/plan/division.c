@@ -4,6 +4,8 @@
 #include "base/alloc.h"
 #include "graph/task.h"
 
+#include <stdlib.h>
+
 struct dsf_processes dsf_processes_of(const struct dsf_machine *machine,
                                       int32_t ranks)
 {
@@ -67,15 +69,17 @@ int32_t *dsf_rank_nodes(const struct dsf_machine *machine, int32_t ranks)
     return nodes;
 }
 
-static unsigned ranks_on(const struct dsf_processes *all,
-                         const struct dsf_machine *machine, unsigned node)
+/* Ranks by node, for the caller to free. */
+static unsigned *ranks_on(const struct dsf_processes *all,
+                          const struct dsf_machine *machine, unsigned nodes)
 {
-    int32_t n = 0;
+    unsigned *n = dsf_xcalloc(nodes, sizeof(*n));
 
     for (int32_t p = 0; p < all->n; p++)
-        if (dsf_process_node(all, machine, p) == (int32_t)node)
-            n += dsf_process_first(all, p + 1) - dsf_process_first(all, p);
-    return (unsigned)n;
+        n[dsf_process_node(all, machine, p)] +=
+            (unsigned)(dsf_process_first(all, p + 1) -
+                       dsf_process_first(all, p));
+    return n;
 }
 
 struct dsf_gpus_used dsf_gpus_of(const struct dsf_machine *machine,
@@ -85,14 +89,18 @@ struct dsf_gpus_used dsf_gpus_of(const struct dsf_machine *machine,
     const unsigned gpus = machine->gpus;
     const unsigned nodes = machine->nodes > 1 ? machine->nodes : 1;
     struct dsf_gpus_used used = { 0 };
+    unsigned *own;
 
-    for (unsigned i = 0; i < nodes && gpus > 0; i++) {
-        const unsigned own = ranks_on(&all, machine, i);
-        const unsigned most = (own + gpus - 1) / gpus;
+    if (gpus == 0)
+        return used;
+    own = ranks_on(&all, machine, nodes);
+    for (unsigned i = 0; i < nodes; i++) {
+        const unsigned most = (own[i] + gpus - 1) / gpus;
 
-        used.n += own < gpus ? own : gpus;
+        used.n += own[i] < gpus ? own[i] : gpus;
         used.most = most > used.most ? most : used.most;
     }
+    free(own);
     return used;
 }
 

@@ -9,14 +9,12 @@
 
 unsigned dsf_cost_devices(const struct dsf_cost_model *model)
 {
-    struct dsf_gpus_used gpus = { 0 };
-
     if (dsf_cost_kind(model) == DSF_ON_VIRTUALS)
         return model->virtuals < model->nranks ? model->virtuals
                                                : model->nranks;
-    if (dsf_cost_kind(model) == DSF_ON_GPUS && model->on != NULL)
-        gpus = dsf_gpus_of(model->on, (int32_t)model->nranks);
-    return gpus.n > 0 ? gpus.n : model->nranks;
+    return dsf_cost_kind(model) == DSF_ON_GPUS && model->gpus > 0
+               ? model->gpus
+               : model->nranks;
 }
 
 /* Bytes that a task reads from other devices: of other nodes, of its own. */

@@ -15,6 +15,7 @@ struct dsf_cost_model {
     unsigned nranks;
     unsigned virtuals;
     double virtual_link; /* bytes a second; 0: as fast as memory is copied */
+    unsigned gpus;       /* that they are on; 0: each rank on one of its own */
     const struct dsf_machine *on; /* where its processes are; NULL: there is one
                                    */
     const struct dsflow_plan *plan; /* has the layouts of attention; NULL: they

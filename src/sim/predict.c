@@ -44,6 +44,7 @@ struct dsf_cost_model dsf_predict_costs(const struct dsflow_plan *plan,
         .nranks = (unsigned)plan->nranks,
         .virtuals = (unsigned)keys->virtuals,
         .virtual_link = keys->virtual_link > 0 ? (double)keys->virtual_link : 0,
+        .gpus = dsf_gpus_of(plan->machine, plan->nranks).n,
         .on = plan->machine,
         .plan = plan,
     };
