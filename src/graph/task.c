@@ -80,7 +80,7 @@ struct dsflow_cost dsf_task_cost(const struct dsflow_graph *g,
     if (t->op->cost != NULL)
         t->op->cost(&s.c, &cost);
     for (uint32_t i = 0; t->op->cost == NULL && i < t->ndata; i++)
-        cost.bytes += (double)s.shapes[i].bytes *
+        cost.bytes += (double)dsflow_graph_data(g, t->data[i])->bytes *
                       (dsflow_task_access(t, i) == DSFLOW_RW ? 2 : 1);
     case_fini(&s);
     return cost;

@@ -434,6 +434,25 @@ static void a_task_without_a_cost_moves_the_bytes_of_its_ports(void **state)
     dsflow_graph_free(g);
 }
 
+static void so_does_one_that_leaves_out_a_port(void **state)
+{
+    const struct dsflow_op join = {
+        .abi = DSFLOW_OP_ABI,
+        .name = "join",
+        DSFLOW_PORTS({ "a", DSFLOW_R, .optional = 1 }, { "b", DSFLOW_R },
+                     { "to", DSFLOW_W }),
+        .check = any_size,
+    };
+    struct dsflow_graph *g = dsflow_graph_new();
+    const dsflow_data_id ids[] = { data(g, "b", 24, 1), data(g, "to", 8, 0) };
+    dsflow_task_id task = dsflow_graph_add_task(
+        g, &DSFLOW_TASK(.op = &join, .without = 1, .ndata = 2, .data = ids));
+
+    assert_int_equal(dsflow_graph_check(g, NULL), DSFLOW_OK);
+    assert_true(dsf_task_cost(g, dsflow_graph_task(g, task)).bytes == 24 + 8);
+    dsflow_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -455,6 +474,7 @@ int main(void)
         cmocka_unit_test(a_task_stays_where_it_is_while_the_graph_grows),
         cmocka_unit_test(the_same_graph_gives_the_same_dot),
         cmocka_unit_test(a_task_without_a_cost_moves_the_bytes_of_its_ports),
+        cmocka_unit_test(so_does_one_that_leaves_out_a_port),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
