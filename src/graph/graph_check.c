@@ -167,7 +167,7 @@ static int check_task(struct check *c, uint32_t i, struct dsflow_err *err)
         if (status < 0)
             add_shapes(c->g, t, err);
     }
-    for (uint32_t p = 0; p < t->ndata; p++)
+    for (uint32_t p = 0; p < t->ndata && status == DSFLOW_OK; p++)
         if (dsflow_task_access(t, p) & DSFLOW_W)
             c->written[t->data[p].i] = t->program + 1;
     c->program = t->program;

@@ -154,6 +154,19 @@ static void wrong_ports_are_refused(void **state)
     dsflow_graph_free(g);
 }
 
+static void an_op_without_ports_gets_no_data(void **state)
+{
+    const struct dsflow_op none = { .abi = DSFLOW_OP_ABI, .name = "none" };
+    struct dsflow_graph *g = dsflow_graph_new();
+    const dsflow_data_id a = data(g, "a", 64, 1);
+    struct dsflow_err err;
+
+    dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &none, .ndata = 1, .data = &a));
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "none: 1 data: expected 0 at most");
+    dsflow_graph_free(g);
+}
+
 static const struct dsflow_op many = {
     .abi = DSFLOW_OP_ABI,
     .name = "many",
@@ -461,6 +474,7 @@ int main(void)
         cmocka_unit_test(a_fresh_port_is_written_only),
         cmocka_unit_test(who_writes_parts_waits_for_no_other_part),
         cmocka_unit_test(wrong_ports_are_refused),
+        cmocka_unit_test(an_op_without_ports_gets_no_data),
         cmocka_unit_test(a_task_has_as_many_ports_as_it_needs),
         cmocka_unit_test(a_port_that_comes_again_is_read_or_written),
         cmocka_unit_test(what_cannot_be_added_is_a_fault_of_the_graph),
