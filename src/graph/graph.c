@@ -204,7 +204,8 @@ static bool is_shape(const struct dsflow_data_spec *spec)
         spec->dtype >= DSFLOW_NDTYPES)
         return false;
     for (unsigned i = 0; i < spec->ndims; i++)
-        n *= spec->dims[i];
+        if (spec->dims[i] < 0 || __builtin_mul_overflow(n, spec->dims[i], &n))
+            return false;
     return spec->ndims == 0 || n == spec->elems;
 }
 

@@ -28,7 +28,9 @@ int64_t dsf_kept_elems(const struct dsflow_kept *kept)
     int64_t elems = 1;
 
     for (unsigned i = 0; i < kept->ndims; i++)
-        elems *= kept->dims[i];
+        if (kept->dims[i] < 0 ||
+            __builtin_mul_overflow(elems, kept->dims[i], &elems))
+            return 0;
     return elems;
 }
 

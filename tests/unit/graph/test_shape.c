@@ -97,6 +97,15 @@ static void dimensions_of_other_elements_are_refused(void **state)
          &DSFLOW_DATA(.name = "x", .elems = 13, .dtype = DSFLOW_BF16,
                       .ndims = 2, .dims = { 3, 4 }, .persistent = 1),
          1, "x: [3, 4] bf16: has 13 elements");
+    says(&scale, 0,
+         &DSFLOW_DATA(.name = "x", .elems = 12, .dtype = DSFLOW_BF16,
+                      .ndims = 2, .dims = { -3, -4 }, .persistent = 1),
+         1, "x: [-3, -4] bf16: has 12 elements");
+    says(&scale, 0,
+         &DSFLOW_DATA(.name = "x", .elems = 0, .dtype = DSFLOW_BF16, .ndims = 2,
+                      .dims = { INT64_C(1) << 32, INT64_C(1) << 32 },
+                      .persistent = 1),
+         1, "x: [4294967296, 4294967296] bf16: has 0 elements");
 }
 
 static void a_refusal_shows_the_shapes_there_are(void **state)

@@ -52,6 +52,11 @@ static void what_makes_no_sense_is_refused(void **state)
             "what is kept: expected its size and a name of 1 to 40 letters");
     k = by_rank("b", 0);
     refused(&k, "kept b: expected its dimensions");
+    k.ndims = 2;
+    k.dims[0] = k.dims[1] = -2;
+    refused(&k, "kept b: expected its dimensions");
+    k.dims[0] = k.dims[1] = (INT64_C(1) << 32) + 1;
+    refused(&k, "kept b: expected its dimensions");
     k = by_rank("b", 4);
     k.kind = DSFLOW_KEPT_TENSORS;
     refused(&k, "kept b: tensors of bf16: expected fp32");
