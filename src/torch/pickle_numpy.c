@@ -117,7 +117,7 @@ int dsf_torch_numpy_array(struct dsf_torch_file *f, struct dsf_torch_node *node,
                           struct dsflow_err *err)
 {
     struct dsf_torch_tensor t = { .dtype = DSFLOW_BYTES };
-    struct dsf_torch_storage storage = { .key = "", .location = "numpy" };
+    struct dsf_torch_storage storage = { .key = "" };
     const struct dsf_torch_node *bytes;
     struct dsflow_err why = { .msg = "" };
 

@@ -92,8 +92,8 @@ struct dsf_torch_node *dsf_torch_persistent(struct dsf_torch_file *f,
     if (id->n == 6 && arg(&c, 5)->kind != DSF_TORCH_NONE)
         return dsf_torch_refuse(&c, "%.60s is a view of another one",
                                 arg(&c, 2)->str);
-    storage = dsf_torch_storage_named(f, arg(&c, 2)->str, arg(&c, 3)->str,
-                                      dtype, arg(&c, 4)->integer.value, err);
+    storage = dsf_torch_storage_named(f, arg(&c, 2)->str, dtype,
+                                      arg(&c, 4)->integer.value, err);
     if (storage == NULL)
         return NULL;
     node = dsf_torch_leaf(f, DSF_TORCH_STORAGE);
@@ -213,8 +213,6 @@ struct dsf_torch_node *dsf_torch_make_tensor(const struct dsf_torch_call *c)
     if (is_lazy(arg(c, typed ? 7 : 6)))
         return dsf_torch_refuse(c, "a view that negates what is stored: "
                                    "expected the numbers");
-    if (is_kind(arg(c, 4), DSF_TORCH_BOOL))
-        t->requires_grad = arg(c, 4)->truth;
     if (dsf_torch_shape(t, arg(c, 2), arg(c, 3), &why) < 0)
         return dsf_torch_refuse(c, "%s", why.msg);
     node->pub.tensor = t;
@@ -230,7 +228,6 @@ struct dsf_torch_node *dsf_torch_make_parameter(const struct dsf_torch_call *c)
     if (!is_kind(arg(c, 0), DSF_TORCH_TENSOR))
         return dsf_torch_refuse(c, "expected a tensor");
     t = dsf_blocks_copy(&c->file->mem, arg(c, 0)->tensor, sizeof(*t), 8);
-    t->requires_grad = is_kind(arg(c, 1), DSF_TORCH_BOOL) && arg(c, 1)->truth;
     node->pub.of = "torch.nn.Parameter";
     node->pub.tensor = t;
     node->pub.state = arg(c, 3);

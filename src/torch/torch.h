@@ -41,8 +41,7 @@ enum dsf_torch_kind {
 
 /* Elements that tensors share; the bytes are in the file. */
 struct dsf_torch_storage {
-    const char *key;      /* "0", as the file names it */
-    const char *location; /* "cpu", "cuda:0": where it was */
+    const char *key; /* "0", as the file names it */
     enum dsflow_dtype dtype;
     int64_t elems;
     int64_t at;        /* its first byte in the file */
@@ -59,7 +58,6 @@ struct dsf_torch_tensor {
     int64_t strides[DSF_TORCH_MOST_DIMS]; /* in elements */
     int64_t offset;                       /* in elements, of the storage */
     int64_t elems;                        /* product of dims */
-    bool requires_grad;
 };
 
 /* Everything is borrowed from the file, until it is closed. A node may stand in

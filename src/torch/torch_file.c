@@ -100,10 +100,11 @@ static int place_storage(const struct dsf_torch_file *f,
     return status;
 }
 
-struct dsf_torch_storage *
-dsf_torch_storage_named(struct dsf_torch_file *f, const char *key,
-                        const char *location, enum dsflow_dtype dtype,
-                        int64_t elems, struct dsflow_err *err)
+struct dsf_torch_storage *dsf_torch_storage_named(struct dsf_torch_file *f,
+                                                  const char *key,
+                                                  enum dsflow_dtype dtype,
+                                                  int64_t elems,
+                                                  struct dsflow_err *err)
 {
     struct dsf_torch_storage *s;
 
@@ -121,11 +122,9 @@ dsf_torch_storage_named(struct dsf_torch_file *f, const char *key,
             return s;
     }
     s = dsf_blocks_take(&f->mem, sizeof(*s), 8);
-    *s = (struct dsf_torch_storage){ .key = keep(f, key),
-                                     .location = keep(f, location),
-                                     .dtype = dtype,
-                                     .elems = elems,
-                                     .at = -1 };
+    *s = (struct dsf_torch_storage){
+        .key = keep(f, key), .dtype = dtype, .elems = elems, .at = -1
+    };
     if (!f->stream && elems > 0 && place_storage(f, s, err) < 0)
         return NULL;
     put_storage(f->storages, f->cap, s);

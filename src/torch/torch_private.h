@@ -54,10 +54,11 @@ int dsf_torch_zip_check(const struct dsf_torch_file *f,
 
 /* The storage of this key, as a tensor names it: made when it is first named.
  * NULL: the message says why not, and names no file. */
-struct dsf_torch_storage *
-dsf_torch_storage_named(struct dsf_torch_file *f, const char *key,
-                        const char *location, enum dsflow_dtype dtype,
-                        int64_t elems, struct dsflow_err *err);
+struct dsf_torch_storage *dsf_torch_storage_named(struct dsf_torch_file *f,
+                                                  const char *key,
+                                                  enum dsflow_dtype dtype,
+                                                  int64_t elems,
+                                                  struct dsflow_err *err);
 
 /* pickle.c: run the machine on the bytes of the file from `*at` to `end`;
  * `*at` is then behind what ended it. `base`: messages count from there. */

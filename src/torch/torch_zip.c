@@ -26,7 +26,7 @@ struct source {
     int64_t last; /* where the last one began */
     int64_t read; /* bytes, of all reads */
     zip_error_t error;
-    bool too_much, freed;
+    bool too_much;
     struct dsflow_err err; /* what reading came to */
 };
 
@@ -75,7 +75,6 @@ static zip_int64_t source_call(void *user, void *data, zip_uint64_t n,
     case ZIP_SOURCE_ERROR:
         return zip_error_to_data(&s->error, data, n);
     case ZIP_SOURCE_FREE:
-        s->freed = true;
         return 0;
     case ZIP_SOURCE_SEEK:
         to = zip_source_seek_compute_offset((zip_uint64_t)s->at,
