@@ -23,7 +23,6 @@ struct dsf_match {
 
 /* A scheme of names: the tensors of a source, as units of a model. */
 struct dsf_scheme {
-    const char *name; /* "Hugging Face" */
     /* Fill `match` for tensor `t` of unit `u`. DSFLOW_OK with match->from NULL:
      * it is missing; `wanted` (of `size`) is then the name it would have. A
      * shape that is not that of the job is DSFLOW_EINVAL. */

@@ -39,7 +39,6 @@ static int open_files(struct dsf_megatron *m, struct dsflow_err *err)
     m->files = dsf_xcalloc(n, sizeof(*m->files));
     for (size_t i = 0; i < n && status == DSFLOW_OK; i++) {
         m->files[i].tensor = (int)i % f->tensor;
-        m->files[i].stage = (int)i / f->tensor;
         status = dsf_torch_open(f->files[i], &m->files[i].torch, err);
         if (status == DSFLOW_OK)
             status = dsf_torch_expect(m->files[i].torch,

@@ -53,7 +53,7 @@ struct dsf_megatron_param {
 
 struct dsf_megatron_file {
     struct dsf_torch_file *torch;
-    int tensor, stage;
+    int tensor; /* its rank */
     struct dsf_megatron_param *params;
     size_t nparams, cap;
 };

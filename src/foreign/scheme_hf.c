@@ -79,7 +79,6 @@ static bool ignores(const struct dsf_source *s, const struct dsf_model *m,
 }
 
 const struct dsf_scheme dsf_scheme_hf = {
-    .name = "Hugging Face",
     .find = find,
     .find_prefix = find_prefix,
     .ignores = ignores,

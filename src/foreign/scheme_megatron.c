@@ -233,7 +233,6 @@ static bool ignores(const struct dsf_source *s, const struct dsf_model *m,
 }
 
 const struct dsf_scheme dsf_scheme_megatron = {
-    .name = "Megatron",
     .find = find,
     .ignores = ignores,
 };
