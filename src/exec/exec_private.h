@@ -34,7 +34,6 @@ enum dsf_exec_by { DSF_BY_CORE, DSF_BY_DISK, DSF_BY_DEVICE, DSF_BY_WIRE };
 
 /* An executor; exec.c does for all what does not differ. */
 struct dsf_exec_class {
-    const char *name;
     int (*open)(struct dsflow_exec *exec,
                 const struct dsflow_exec_options *options,
                 struct dsflow_err *err);

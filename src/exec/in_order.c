@@ -268,7 +268,6 @@ static void in_order_lanes(const struct dsflow_exec *exec,
 }
 
 const struct dsf_exec_class dsf_exec_in_order = {
-    .name = "in_order",
     .open = in_order_open,
     .close = in_order_close,
     .submit = in_order_submit,

@@ -49,7 +49,6 @@ static void serial_lanes(const struct dsflow_exec *exec,
 }
 
 const struct dsf_exec_class dsf_exec_serial = {
-    .name = "serial",
     .open = serial_open,
     .close = serial_close,
     .submit = serial_submit,

@@ -471,7 +471,6 @@ static void starpu_exec_lanes(const struct dsflow_exec *exec,
 }
 
 const struct dsf_exec_class dsf_exec_starpu = {
-    .name = "starpu",
     .open = starpu_exec_open,
     .close = starpu_exec_close,
     .submit = starpu_exec_submit,
