@@ -14,11 +14,11 @@
 /* Beside those of hosts.c and src/cli/launched.c. */
 enum tag { SIZE = DSF_OWN_TAGS + 44, SAID };
 
-/* What it begins with. Then come `nkinds` kinds; of each rank its weight, and
- * its tasks and bytes by kind; the hashes, of what goes and of what comes; and
+/* What it begins with. Then come its kinds; of each rank its weight, and its
+ * tasks and bytes by kind; the hashes, of what goes and of what comes; and
  * `ndata` descriptions of data, each with its name and a 0 behind it. */
 struct head {
-    uint32_t nkinds, ndata;
+    uint64_t ndata;
     struct dsf_weights of; /* but for what it points at */
     double sent;
 };
@@ -133,7 +133,6 @@ int dsf_heard_say(struct dsf_session *s, struct dsf_wire *wire,
 
     dsf_session_weigh_own(s, wire, &w);
     head.of = w;
-    head.nkinds = w.nkinds;
     put(&b, &head, sizeof(head));
     put_weights(&w, range_of(s, wire, wire->process), &b);
     dsf_weights_fini(&w);
@@ -182,7 +181,7 @@ static void take_weights(struct dsf_session *s, const struct head *head,
 
 /* What the process keeps is in the graph then, where it was not: its tasks may
  * have messages of it. */
-static void take_data(struct dsf_session *s, int32_t p, uint32_t n,
+static void take_data(struct dsf_session *s, int32_t p, uint64_t n,
                       struct bytes *b)
 {
     struct dsf_graph_part *part = &s->together.part;

@@ -341,7 +341,6 @@ static bool get_end(const json_t *root, struct dsf_line *line)
     for (unsigned i = 0; i < sizeof(end_names) / sizeof(*end_names); i++)
         if (word != NULL && strcmp(word, end_names[i]) == 0) {
             line->end.end = (enum dsf_end)i;
-            line->end.step = get_count(root, "step");
             snprintf(line->end.why, sizeof(line->end.why), "%s",
                      why != NULL ? why : "");
             return true;

@@ -102,7 +102,6 @@ struct dsf_line {
         struct dsf_step step;
         struct dsf_validation validation;
         struct {
-            int64_t step;
             enum dsf_end end;
             char why[512];
         } end;
