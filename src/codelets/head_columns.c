@@ -18,7 +18,6 @@
 /* A task and its scratch; `narrow` where it is not in fp32. */
 struct work {
     const struct dsflow_call *call;
-    const struct dsf_head_columns_args *args;
     const struct dsflow_head_args *head;
     size_t rows, width, words, columns, block;
     bool narrow;
@@ -41,7 +40,6 @@ static struct work begin(const struct dsflow_call *call, bool back, bool weight)
     char *room = call->scratch;
     struct work w = {
         .call = call,
-        .args = a,
         .head = &a->head,
         .rows = (size_t)a->head.tile.rows,
         .width = (size_t)a->head.tile.width,

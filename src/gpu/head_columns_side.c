@@ -110,7 +110,6 @@ static struct dsf_gpu_room backward_room(const struct dsf_head_columns_args *a,
 /* A task, and where in its scratch things are. */
 struct task {
     const struct dsf_gpu_work *w;
-    const struct dsf_head_columns_args *args;
     const struct dsflow_head_args *head;
     size_t rows, width, words, columns, block;
     int32_t *targets;
@@ -125,7 +124,6 @@ static struct task begin(const struct dsf_gpu_work *w)
     const int32_t *batch = dsf_gpu_port(w, DSFLOW_HEAD_BATCH);
     struct task k = {
         .w = w,
-        .args = a,
         .head = &a->head,
         .rows = (size_t)a->head.tile.rows,
         .width = (size_t)a->head.tile.width,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 3000, CUT = 1100 };
+enum { N = 3000 };
 
 static void run(const struct dsflow_codelet *codelet,
                 const void *args, unsigned fresh, unsigned n, float **ptrs,
