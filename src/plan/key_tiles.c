@@ -136,7 +136,6 @@ struct dsf_key_buffer dsf_plan_key_buffer(const struct dsflow_plan *plan,
         b.end++;
     b.number = number_of(plan, b.first);
     b.rows = tiles[b.end - 1].pos + tiles[b.end - 1].rows - tiles[b.first].pos;
-    b.at = tiles[t].pos - tiles[b.first].pos;
     b.each = b.end - b.first > 1 ? tiles[b.first].rows : 0;
     return b;
 }

@@ -13,7 +13,6 @@ struct dsf_key_buffer {
     int32_t first, end;
     int32_t number; /* among those of a micro-batch */
     int32_t rows;   /* of them all */
-    int32_t at;     /* the first row of the tile */
     int32_t each;   /* rows of each tile but the last; 0: there is one */
 };
 struct dsf_key_buffer dsf_plan_key_buffer(const struct dsflow_plan *plan,

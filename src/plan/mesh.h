@@ -18,11 +18,7 @@ struct dsf_coords {
 };
 
 /* What ranks must not share out to be asked for together. */
-enum {
-    DSF_SAME_WEIGHTS = DSFLOW_SHARE_LAYERS | DSFLOW_SHARE_TENSORS,
-    DSF_SAME_SEQUENCES = DSFLOW_SHARE_SEQUENCES,
-    DSF_SAME_EXPERTS = DSF_SAME_WEIGHTS | DSFLOW_SHARE_EXPERTS
-};
+enum { DSF_SAME_WEIGHTS = DSFLOW_SHARE_LAYERS | DSFLOW_SHARE_TENSORS };
 
 /* `size`: ranks along each axis, as in struct dsf_job_mesh. */
 void dsf_mesh_init(struct dsf_mesh *mesh, const int64_t size[DSF_MAX_AXES]);

@@ -124,13 +124,13 @@ static void the_same_sequences_are_on_ranks_of_one_replica(void **state)
     struct dsf_mesh mesh = mesh_of(2, 2, 2, 2, 2);
     int32_t ranks[32], n;
 
-    n = dsf_mesh_same(&mesh, 31, DSF_SAME_SEQUENCES, ranks);
+    n = dsf_mesh_same(&mesh, 31, DSFLOW_SHARE_SEQUENCES, ranks);
     assert_int_equal(n, 16);
     for (int32_t i = 0; i < n; i++)
         assert_int_equal(dsf_mesh_at(&mesh, ranks[i], DSF_AXIS_DATA), 1);
     /* Its tokens too: the ranks along sequence have others. */
     assert_int_equal(dsf_mesh_same(&mesh, 31,
-                                   DSF_SAME_SEQUENCES | DSFLOW_SHARE_TOKENS,
+                                   DSFLOW_SHARE_SEQUENCES | DSFLOW_SHARE_TOKENS,
                                    NULL),
                      8);
     /* Nothing is shared out in this: all ranks. */
