@@ -101,7 +101,6 @@ int dsf_io_file_open(struct dsf_io_file *file, const char *path, int64_t bytes,
         return status;
     }
     file->path = dsf_xstrdup(path);
-    file->bytes = bytes;
     why = refuses_direct(file->fd);
     if (why != NULL && info->direct) {
         info->direct = false;

@@ -12,7 +12,6 @@
 struct dsf_io_file {
     int fd;
     char *path; /* the folder, for messages */
-    int64_t bytes;
 };
 
 /* A piece of a request: what it has in one block, as one transfer. */

@@ -26,13 +26,12 @@ struct dsf_corpus {
     atomic_uint reads;                /* of the text */
 };
 
-static void count(struct dsf_corpus *c, const struct dsf_text_source *s)
+static void count(struct dsf_corpus *c)
 {
     struct dsf_corpus_info *info = &c->info;
     int64_t kept = (int64_t)c->store.validation_bytes, tokens;
 
     info->bytes = kept + (int64_t)c->store.train_bytes;
-    info->files = s->train.n + s->validation.n;
     info->train_tokens = (int64_t)c->store.train;
     info->validation_tokens = (int64_t)c->store.validation;
     /* The last token of a stream is a target only. */
@@ -162,7 +161,7 @@ int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
     if (status < 0)
         goto out_close;
     dsf_text_source_warn(&s);
-    count(c, &s);
+    count(c);
     status = check(c, &s, vocab, err);
     if (status == DSFLOW_OK)
         *corpus = c;

@@ -79,7 +79,7 @@ int dsf_corpus_failed(struct dsf_corpus *corpus, struct dsflow_err *err);
 void dsf_corpus_close(struct dsf_corpus *corpus);
 
 struct dsf_corpus_info {
-    int64_t files, bytes, train_tokens, validation_tokens;
+    int64_t bytes, train_tokens, validation_tokens;
     int64_t train_sequences, validation_sequences; /* of one epoch */
     double bytes_per_token; /* of the validation text (of all, without it) */
     uint64_t content; /* hash of the text, its tokenizer and its split */

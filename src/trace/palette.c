@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRANSFER, SWAP, NBUILTIN };
+enum { TRANSFER, SWAP };
 
 /* Forward is light and backward dark, on paper without colours too. The shades
  * of what works on layers reach from `light` to `dark`, per cent of white or of

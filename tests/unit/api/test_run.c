@@ -143,7 +143,6 @@ static void same_params(const float *a, int64_t na, float *b, int64_t nb)
 
 struct seen {
     int64_t steps, validations, stop_at;
-    double loss;
 };
 
 static void on_step(void *user, const struct dsflow_step *step)
@@ -151,7 +150,6 @@ static void on_step(void *user, const struct dsflow_step *step)
     struct seen *seen = user;
 
     assert_int_equal(step->step, ++seen->steps);
-    seen->loss = step->loss;
 }
 
 static void on_validation(void *user, const struct dsflow_validation *v)
