@@ -242,19 +242,3 @@ int dsf_process_build_from(const struct dsf_processes *all, int32_t p,
     part->alone = !asked->is_whole;
     return status;
 }
-
-int dsf_process_build(const struct dsf_processes *all, int32_t p,
-                      struct dsflow_plan *plan, struct dsf_graph_part *part,
-                      struct dsflow_err *err)
-{
-    struct dsf_asked_graph asked;
-    int status = dsf_policies_build_asked(plan, all, p, &asked, err);
-
-    if (status < 0)
-        return status;
-    status = dsf_process_build_from(all, p, &asked, part, err);
-    dsflow_graph_free(asked.graph);
-    if (status == DSFLOW_OK)
-        dsf_graph_part_forget_whole(part);
-    return status;
-}

@@ -16,17 +16,11 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
                      struct dsflow_graph *whole, struct dsf_graph_part *part,
                      struct dsflow_err *err);
 
-/* The same part, without the whole graph: other tasks are made only as far as
- * the process needs them. It has the same tasks and messages; priorities are
- * those of the part. Of the hashes, that of the process is as of the whole. */
-struct dsflow_plan;
+/* The same part of a graph that has other tasks only as far as the process
+ * needs them (dsf_policies_build_asked), which stays. It has the same tasks and
+ * messages; priorities are those of the part. Of the hashes, that of the
+ * process is as of the whole. */
 struct dsf_asked_graph;
-int dsf_process_build(const struct dsf_processes *all, int32_t p,
-                      struct dsflow_plan *plan, struct dsf_graph_part *part,
-                      struct dsflow_err *err);
-
-/* The same in two steps: `asked` is the graph that the part is taken out of (of
- * policies.h), and stays. */
 int dsf_process_build_from(const struct dsf_processes *all, int32_t p,
                            const struct dsf_asked_graph *asked,
                            struct dsf_graph_part *part, struct dsflow_err *err);

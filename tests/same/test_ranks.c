@@ -7,6 +7,7 @@
 #include "codelets/messages.h"
 #include "graph/task.h"
 #include "graph/traffic.h"
+#include "policies/policies.h"
 #include "policies/processes.h"
 #include "tasks/tasks.h"
 
@@ -741,12 +742,15 @@ static void check_alone(const char *text, struct trial *t,
     const struct dsf_processes all = *division;
     const int32_t n = all.n;
     struct dsf_graph_part part, own;
+    struct dsf_asked_graph asked;
     struct dsflow_graph *alone;
     struct dsflow_err err;
     uint32_t ntasks;
 
     must(text, dsf_process_part(&all, p, t->graph, &part, &err), &err);
-    must(text, dsf_process_build(&all, p, t->plan, &own, &err), &err);
+    must(text, dsf_policies_build_asked(t->plan, &all, p, &asked, &err), &err);
+    must(text, dsf_process_build_from(&all, p, &asked, &own, &err), &err);
+    dsflow_graph_free(asked.graph);
     alone = own.graph;
     ntasks = dsflow_graph_ntasks(part.graph);
     for (uint32_t i = 0; i < ntasks && i < dsflow_graph_ntasks(alone); i++) {
