@@ -98,20 +98,21 @@ static double message_seconds(const struct dsf_cost_model *model,
            remote.link / model->machine->link.bandwidth;
 }
 
-double dsf_cost_delay(const struct dsf_cost_model *model,
-                      const struct dsflow_graph *g,
-                      const struct dsflow_task_spec *t)
+double dsf_cost_fn_delay(void *user, const struct dsflow_graph *g,
+                         const struct dsflow_task_spec *t)
 {
+    const struct dsf_cost_model *model = user;
+
     if (!is_message(model, g, t))
         return 0;
     return sent_to(model, g, t).network > 0 ? model->machine->network.latency
                                             : model->machine->link.latency;
 }
 
-double dsf_cost_toll(const struct dsf_cost_model *model,
-                     const struct dsflow_graph *g,
-                     const struct dsflow_task_spec *t)
+double dsf_cost_fn_toll(void *user, const struct dsflow_graph *g,
+                        const struct dsflow_task_spec *t)
 {
+    const struct dsf_cost_model *model = user;
     const struct dsf_machine_model *m = model->machine;
     struct remote remote = { 0, 0 };
 
@@ -382,16 +383,4 @@ double dsf_cost_fn_seconds(void *user, const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t)
 {
     return dsf_cost_seconds(user, g, t);
-}
-
-double dsf_cost_fn_delay(void *user, const struct dsflow_graph *g,
-                         const struct dsflow_task_spec *t)
-{
-    return dsf_cost_delay(user, g, t);
-}
-
-double dsf_cost_fn_toll(void *user, const struct dsflow_graph *g,
-                        const struct dsflow_task_spec *t)
-{
-    return dsf_cost_toll(user, g, t);
 }

@@ -65,24 +65,17 @@ bool dsf_cost_only_copies(const struct dsflow_op *op);
  * What comes to a virtual device from elsewhere takes the time of its link,
  * beside that of the copy. What crosses from one process to another takes the
  * time of [link], or from another node of [network]; what it takes of workers
- * is dsf_cost_toll. */
+ * is dsf_cost_fn_toll. */
 double dsf_cost_seconds(const struct dsf_cost_model *model,
                         const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t);
 
-/* How long a message between processes is on its way beside that. */
-double dsf_cost_delay(const struct dsf_cost_model *model,
-                      const struct dsflow_graph *g,
-                      const struct dsflow_task_spec *t);
-
-/* Seconds of a core that a message takes at each of its two ends. */
-double dsf_cost_toll(const struct dsf_cost_model *model,
-                     const struct dsflow_graph *g,
-                     const struct dsflow_task_spec *t);
-
 /* The same, for struct dsf_sim_spec; `user` is a struct dsf_cost_model. */
 double dsf_cost_fn_seconds(void *user, const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t);
+
+/* Likewise: how long a message between processes is on its way beside that; and
+ * seconds of a core that it takes at each of its two ends. */
 double dsf_cost_fn_delay(void *user, const struct dsflow_graph *g,
                          const struct dsflow_task_spec *t);
 double dsf_cost_fn_toll(void *user, const struct dsflow_graph *g,

@@ -34,8 +34,9 @@ static int check_disk(const struct dsflow_graph *g,
     return DSFLOW_OK;
 }
 
-struct dsf_cost_model dsf_predict_costs(const struct dsflow_plan *plan,
-                                        const struct dsf_machine_model *machine)
+/* The costs of a plan's tasks, borrowed. */
+static struct dsf_cost_model costs_of(const struct dsflow_plan *plan,
+                                      const struct dsf_machine_model *machine)
 {
     const struct dsf_job_machine *keys = &plan->job->machine;
 
@@ -176,7 +177,7 @@ int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          struct dsf_timeline *timeline, struct dsflow_err *err)
 {
     struct dsf_gpu_attention_memo memo = { 0 };
-    struct dsf_cost_model model = dsf_predict_costs(plan, machine);
+    struct dsf_cost_model model = costs_of(plan, machine);
     int status = check_disk(g, machine, err);
     struct dsf_sim_spec spec = spec_of(plan, &model, DSFLOW_STEP);
 
@@ -202,7 +203,7 @@ int dsf_predict_programs(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          struct dsf_prediction *out, struct dsflow_err *err)
 {
     struct dsf_gpu_attention_memo memo = { 0 };
-    struct dsf_cost_model model = dsf_predict_costs(plan, machine);
+    struct dsf_cost_model model = costs_of(plan, machine);
     unsigned n = dsflow_graph_nprograms(g);
     int status = DSFLOW_OK;
 

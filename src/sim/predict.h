@@ -7,11 +7,6 @@
 #include "sim/cost.h"
 #include "sim/sim.h"
 
-/* The costs of a plan's tasks on a machine, borrowed. */
-struct dsf_cost_model
-dsf_predict_costs(const struct dsflow_plan *plan,
-                  const struct dsf_machine_model *machine);
-
 struct dsf_prediction {
     struct dsf_sim_result sim; /* of a step in the middle of a run */
     unsigned workers;          /* cores, or GPUs, or virtual devices */
