@@ -2,7 +2,7 @@
  * plug-in or a program registers. */
 #include "codelets/codelets.h"
 
-const struct dsflow_codelet *const dsf_codelets[] = {
+static const struct dsflow_codelet *const codelets[] = {
 #define ENTRY(name) &dsf_codelet_##name,
     DSF_OPS(ENTRY, DSF_NO_CODELET)
 #undef ENTRY
@@ -40,7 +40,7 @@ struct dsf_registry dsf_codelet_kinds = {
     .sort = "codelet",
     .abi = DSFLOW_CODELET_ABI,
     .add = add,
-    .builtin = (const void *const *)dsf_codelets,
+    .builtin = (const void *const *)codelets,
 };
 
 int dsflow_codelet_register(const struct dsflow_codelet *codelet,

@@ -29,9 +29,6 @@ DSF_OPS(DECLARE, DSF_NO_CODELET)
 /* Does it take some thousand doubles at most, and one after the other? */
 bool dsf_takes_few(const struct dsflow_op *op);
 
-/* All of them; ends with NULL. */
-extern const struct dsflow_codelet *const dsf_codelets[];
-
 /* All that are known, by the name of their kind of task. */
 extern struct dsf_registry dsf_codelet_kinds;
 

@@ -16,7 +16,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-struct dsf_registry dsf_plugins = {
+/* By name; the origin is the path of the library. */
+static struct dsf_registry plugins = {
     .sort = "plug-in",
     .abi = DSFLOW_PLUGIN_ABI,
 };
@@ -70,11 +71,10 @@ static int add(const struct dsflow_plugin *p, const char *origin,
     unsigned ntables = dsf_job_added_tables();
     struct list lists[NLISTS];
     size_t before[NLISTS];
-    int status =
-        dsf_registry_check(&dsf_plugins, p->abi, p->name, p->summary, err);
+    int status = dsf_registry_check(&plugins, p->abi, p->name, p->summary, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_registry_add(&dsf_plugins, p->name, p, origin, err);
+        status = dsf_registry_add(&plugins, p->name, p, origin, err);
     if (status < 0)
         return status;
     lists_of(p, lists);
@@ -86,7 +86,7 @@ static int add(const struct dsflow_plugin *p, const char *origin,
     for (int k = 0; k < NLISTS; k++)
         dsf_registry_cut(lists[k].registry, before[k]);
     dsf_job_cut_tables(ntables);
-    dsf_registry_cut(&dsf_plugins, dsf_registry_count(&dsf_plugins) - 1);
+    dsf_registry_cut(&plugins, dsf_registry_count(&plugins) - 1);
     return status;
 }
 
@@ -94,7 +94,7 @@ static bool is_added(const struct dsflow_plugin *p)
 {
     const struct dsf_registered *r;
 
-    for (size_t i = 0; (r = dsf_registry_at(&dsf_plugins, i)) != NULL; i++)
+    for (size_t i = 0; (r = dsf_registry_at(&plugins, i)) != NULL; i++)
         if (r->thing == p)
             return true;
     return false;
@@ -110,7 +110,7 @@ int dsflow_plugin_add(const struct dsflow_plugin *p, const char *origin,
 
 const struct dsflow_plugin *dsflow_plugin_at(unsigned i, const char **origin)
 {
-    const struct dsf_registered *r = dsf_registry_at(&dsf_plugins, i);
+    const struct dsf_registered *r = dsf_registry_at(&plugins, i);
 
     if (r != NULL && origin != NULL)
         *origin = r->origin;
@@ -147,7 +147,7 @@ static int check_file(const char *path, const char *file,
     if (memcmp(head.e_ident, ELFMAG, SELFMAG) != 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%.200s: expected a shared library", path);
-    dladdr(&dsf_plugins, &here);
+    dladdr(&plugins, &here);
     own = here.dli_fbase;
     if (head.e_machine != own->e_machine ||
         head.e_ident[EI_CLASS] != own->e_ident[EI_CLASS])
@@ -199,8 +199,8 @@ const char *dsf_plugin_of(const void *code)
         return opening;
     if (dladdr(code, &of) == 0)
         return NULL;
-    dladdr(&dsf_plugins, &here);
-    for (size_t i = 0; (r = dsf_registry_at(&dsf_plugins, i)) != NULL; i++)
+    dladdr(&plugins, &here);
+    for (size_t i = 0; (r = dsf_registry_at(&plugins, i)) != NULL; i++)
         if (dladdr(r->thing, &own) != 0 && own.dli_fbase == of.dli_fbase &&
             own.dli_fbase != here.dli_fbase)
             return r->origin;

@@ -4,11 +4,6 @@
 
 #include <dsflow/plugin.h>
 
-#include "base/registry.h"
-
-/* By name; the origin is the path of the library. */
-extern struct dsf_registry dsf_plugins;
-
 /* The path of the library that has this code, or of the one that is being
  * loaded; NULL: it is of none. For handlers of signals: allocates nothing. */
 const char *dsf_plugin_of(const void *code);

@@ -31,6 +31,18 @@ static const char *byte_text(int32_t id)
     return all + id;
 }
 
+/* Of the ids below the size of the vocabulary, those without a token. */
+static int32_t count_holes(const struct dsf_tokenizer *tok)
+{
+    int32_t there = 0;
+
+    if (tok->bpe == NULL)
+        return 0;
+    for (unsigned i = 0; i < tok->nadded; i++)
+        there += !dsf_bpe_has(tok->bpe, tok->added[i].id);
+    return tok->vocab - there - (int32_t)dsf_bpe_count(tok->bpe);
+}
+
 int dsf_tokenizer_open(const char *spec, struct dsf_tokenizer **tok,
                        struct dsflow_err *err)
 {
@@ -54,9 +66,9 @@ int dsf_tokenizer_open(const char *spec, struct dsf_tokenizer **tok,
         dsf_tokenizer_free(t);
         return status;
     }
-    if (dsf_tokenizer_holes(t) > 0)
+    if (count_holes(t) > 0)
         dsf_warn_of_job("tokenizer %s: %d of the %d ids have no token", spec,
-                        (int)dsf_tokenizer_holes(t), (int)t->vocab);
+                        (int)count_holes(t), (int)t->vocab);
     *tok = t;
     return DSFLOW_OK;
 }
@@ -109,17 +121,6 @@ void dsf_tokenizer_add(struct dsf_tokenizer *tok, const char *text, size_t n,
         (struct dsf_added){ dsf_xstrndup(text, n), n, id, late };
 }
 
-int32_t dsf_tokenizer_holes(const struct dsf_tokenizer *tok)
-{
-    int32_t there = 0;
-
-    if (tok->bpe == NULL)
-        return 0;
-    for (unsigned i = 0; i < tok->nadded; i++)
-        there += !dsf_bpe_has(tok->bpe, tok->added[i].id);
-    return tok->vocab - there - (int32_t)dsf_bpe_count(tok->bpe);
-}
-
 /* A vocabulary in which every byte is a token of its own, with its value for an
  * id, is what "bytes" is, and has its hash. */
 static void reduce_to_bytes(struct dsf_tokenizer *tok)
@@ -144,7 +145,7 @@ int dsf_tokenizer_finish(struct dsf_tokenizer *tok, const char *path,
         if (tok->added[i].id >= tok->vocab)
             tok->vocab = tok->added[i].id + 1;
     dsf_added_index(tok);
-    holes = dsf_tokenizer_holes(tok);
+    holes = count_holes(tok);
     if (holes > tok->vocab / 2)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: the highest id is %d, and there are %d tokens: "

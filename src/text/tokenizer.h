@@ -56,8 +56,6 @@ int dsf_tokenizer_finish(struct dsf_tokenizer *tok, const char *path,
                          struct dsflow_err *err);
 /* The token of this text, or -1; of NULL, too. */
 int32_t dsf_tokenizer_find(const struct dsf_tokenizer *tok, const char *text);
-/* Of the ids below the size of the vocabulary, those without a token. */
-int32_t dsf_tokenizer_holes(const struct dsf_tokenizer *tok);
 
 /* Fill a new tokenizer, up to dsf_tokenizer_finish. */
 int dsf_tokenizer_read_json(struct dsf_tokenizer *tok, const char *path,

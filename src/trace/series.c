@@ -68,8 +68,9 @@ static const struct dsflow_task_spec *task_of(const struct dsf_trace *trace,
     return dsflow_graph_task(trace->graph, (dsflow_task_id){ s->what });
 }
 
-double dsf_span_moves(const struct dsf_trace *trace,
-                      const struct dsf_span *span)
+/* Bytes that a span takes from one memory to another. */
+static double bytes_moved(const struct dsf_trace *trace,
+                          const struct dsf_span *span)
 {
     const struct dsflow_task_spec *t;
 
@@ -189,7 +190,7 @@ static void begin_span(struct replay *r, const struct dsf_span *s)
 {
     const struct dsflow_task_spec *t;
 
-    change(r, s->rank, DSF_IN_FLIGHT, dsf_span_moves(r->trace, s));
+    change(r, s->rank, DSF_IN_FLIGHT, bytes_moved(r->trace, s));
     if (s->kind != DSF_SPAN_TASK)
         return;
     t = task_of(r->trace, s);
@@ -218,7 +219,7 @@ static void end_span(struct replay *r, const struct dsf_span *s)
     const uint32_t *list;
     uint32_t n;
 
-    change(r, s->rank, DSF_IN_FLIGHT, -dsf_span_moves(r->trace, s));
+    change(r, s->rank, DSF_IN_FLIGHT, -bytes_moved(r->trace, s));
     if (s->kind != DSF_SPAN_TASK)
         return;
     t = task_of(r->trace, s);

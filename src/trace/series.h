@@ -47,8 +47,4 @@ struct dsf_view {
 
 void dsf_replay(const struct dsf_view *view, const struct dsf_watcher *watcher);
 
-/* Bytes that a span takes from one memory to another. */
-double dsf_span_moves(const struct dsf_trace *trace,
-                      const struct dsf_span *span);
-
 #endif
