@@ -18,19 +18,22 @@ struct dsf_machine_disk dsf_disk_of_rates(double read, double write,
     };
 }
 
-int dsf_disk_of_load(const struct dsf_disk_load *load,
-                     dsf_disk_measure_fn measure, struct dsf_machine_disk *disk,
-                     struct dsf_machine_scatter *scatter,
-                     struct dsflow_err *err)
+/* Reading, writing and both at once, on files that were written. */
+static int measure_load(const struct dsf_disk_load *load,
+                        struct dsf_machine_disk *disk,
+                        struct dsf_machine_scatter *scatter,
+                        struct dsflow_err *err)
 {
     struct dsf_disk_rate read, write, both;
     double latency;
-    int status = dsf_disk_measure_rate(measure, load, true, false, &read, err);
+    int status =
+        dsf_disk_measure_rate(dsf_disk_measure, load, true, false, &read, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_disk_measure_rate(measure, load, false, true, &write, err);
+        status = dsf_disk_measure_rate(dsf_disk_measure, load, false, true,
+                                       &write, err);
     if (status == DSFLOW_OK)
-        status = measure(load, true, true, &both, err);
+        status = dsf_disk_measure(load, true, true, &both, err);
     if (status == DSFLOW_OK)
         status = dsf_disk_latency(load, &latency, err);
     if (status < 0)
@@ -83,7 +86,7 @@ int dsf_bench_disk(const char *const *paths, unsigned npaths, size_t block,
         return status;
     status = dsf_disk_fill(&load, 0.3, &load.size, err);
     if (status == DSFLOW_OK)
-        status = dsf_disk_of_load(&load, dsf_disk_measure, disk, scatter, err);
+        status = measure_load(&load, disk, scatter, err);
     dsf_io_close(load.io);
     return status;
 }

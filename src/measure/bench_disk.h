@@ -9,13 +9,6 @@
 struct dsf_machine_disk dsf_disk_of_rates(double read, double write,
                                           double both, double latency);
 
-/* Reading, writing and both at once by `measure`, on files that were written.
- */
-int dsf_disk_of_load(const struct dsf_disk_load *load,
-                     dsf_disk_measure_fn measure, struct dsf_machine_disk *disk,
-                     struct dsf_machine_scatter *scatter,
-                     struct dsflow_err *err);
-
 /* What files in these folders give, in a second and a half at most: all but
  * the size, which is left as no limit. 0 stands for the engine's own block or
  * depth. */

@@ -13,7 +13,10 @@
 #include <string.h>
 #include <xxhash.h>
 
-char *dsf_gpu_present_name(const struct dsf_machine *machine)
+/* The name that the file has of these GPUs: model and number, versions of CUDA,
+ * of the driver and of cuBLASLt, processor. Freed by the caller; NULL without
+ * GPUs. */
+static char *present_name(const struct dsf_machine *machine)
 {
     struct dsf_gpu_about about;
     char versions[128];
@@ -29,7 +32,7 @@ char *dsf_gpu_present_name(const struct dsf_machine *machine)
 
 char *dsf_gpu_present_path(const struct dsf_machine *machine)
 {
-    char *name = dsf_gpu_present_name(machine), *file, *path;
+    char *name = present_name(machine), *file, *path;
 
     if (name == NULL)
         return NULL;
@@ -44,7 +47,7 @@ char *dsf_gpu_present_path(const struct dsf_machine *machine)
 bool dsf_gpu_present_load(const struct dsf_machine *machine,
                           struct dsf_machine_model *m)
 {
-    char *name = dsf_gpu_present_name(machine);
+    char *name = present_name(machine);
     char *path = dsf_gpu_present_path(machine);
     bool found = path != NULL && dsf_machine_load(path, name, m);
 
@@ -194,7 +197,7 @@ int dsf_gpu_present_measure(const struct dsf_machine *machine,
     if (status == DSFLOW_OK)
         status = dsf_calibrate_overhead(&with, m, err);
     free(m->main.name);
-    m->main.name = dsf_gpu_present_name(machine);
+    m->main.name = present_name(machine);
     if (status < 0)
         dsf_machine_model_fini(m);
     return status;

@@ -7,11 +7,8 @@
 #include "measure/gpu_links.h"
 #include "sim/rates.h"
 
-/* Where what was measured of these GPUs is kept, and the name that the file has
- * of them: model and number, versions of CUDA, of the driver and of cuBLASLt,
- * processor. Freed by the caller; NULL without
- * GPUs, or without a folder for it. */
-char *dsf_gpu_present_name(const struct dsf_machine *machine);
+/* Where what was measured of these GPUs is kept. Freed by the caller; NULL
+ * without GPUs, or without a folder for it. */
 char *dsf_gpu_present_path(const struct dsf_machine *machine);
 
 /* What is kept, if it is of these GPUs. */

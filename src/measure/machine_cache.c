@@ -79,7 +79,7 @@ int dsf_machine_measure_memory(const struct dsf_machine *machine,
 }
 
 void dsf_machine_measure(const struct dsf_machine *machine,
-                         enum dsf_calibration how, struct dsf_machine_model *m)
+                         struct dsf_machine_model *m)
 {
     struct dsf_measured copy = { 0 };
     struct dsf_samples samples = { 0 };
@@ -90,7 +90,8 @@ void dsf_machine_measure(const struct dsf_machine *machine,
     m->main.name = name_of(machine);
     m->main.workers = machine->cores;
     m->main.memory = machine->memory;
-    dsf_calibrate_tasks(machine, machine->cores, how, DSFLOW_FP32, &samples);
+    dsf_calibrate_tasks(machine, machine->cores, DSF_CALIBRATE_QUICK,
+                        DSFLOW_FP32, &samples);
     dsf_rates_fit(&samples, m);
     fp32 = dsf_samples_flops(&samples, DSFLOW_BYTES);
     if (fp32 > 0)
@@ -105,16 +106,19 @@ void dsf_machine_measure(const struct dsf_machine *machine,
     free(samples.v);
 }
 
-bool dsf_machine_measure_type(const struct dsf_machine *machine,
-                              enum dsf_calibration how, enum dsflow_dtype type,
-                              struct dsf_machine_model *m)
+/* Add rates of what computes in bf16 or fp16, and of kinds of task that have
+ * none; what is in `m` stays. Returns whether all that was measured is sound.
+ */
+static bool measure_type(const struct dsf_machine *machine,
+                         enum dsflow_dtype type, struct dsf_machine_model *m)
 {
     struct dsf_samples samples = { 0 };
     struct dsflow_err err;
     char assumed[32];
     bool sound = true;
 
-    dsf_calibrate_tasks(machine, machine->cores, how, type, &samples);
+    dsf_calibrate_tasks(machine, machine->cores, DSF_CALIBRATE_QUICK, type,
+                        &samples);
     m->scatter.tasks = fmax(m->scatter.tasks, dsf_samples_scatter(&samples));
     dsf_samples_keep_new(&samples, m);
     dsf_rates_fit(&samples, m);
@@ -210,7 +214,7 @@ static struct dsf_machine cores_of(const struct dsf_machine *machine)
 
 static void measure_quickly(void *machine, struct dsf_machine_model *m)
 {
-    dsf_machine_measure(machine, DSF_CALIBRATE_QUICK, m);
+    dsf_machine_measure(machine, m);
 }
 
 /* What is assumed is not kept. */
@@ -341,7 +345,7 @@ static void find_type(const struct dsf_machine *machine, enum dsflow_dtype type,
     dsf_info("measuring the machine in %s, once: this takes some seconds",
              dsflow_dtype_str(type));
     path = dsf_machine_cache_path();
-    if (dsf_machine_measure_type(&cores, DSF_CALIBRATE_QUICK, type, m))
+    if (measure_type(&cores, type, m))
         keep(m, path);
     free(path);
     dsf_warn_of_scatter(m, "the machine", "run dsflow bench");

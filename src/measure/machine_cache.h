@@ -22,7 +22,7 @@ bool dsf_machine_load(const char *path, const char *name,
 
 /* Measure. */
 void dsf_machine_measure(const struct dsf_machine *machine,
-                         enum dsf_calibration how, struct dsf_machine_model *m);
+                         struct dsf_machine_model *m);
 
 /* Bytes a second of each core while all of them do this to memory. In a process
  * of its own, as what it takes is not to count in what the run after it has
@@ -31,13 +31,6 @@ int dsf_machine_measure_memory(const struct dsf_machine *machine,
                                enum dsf_bench_access access,
                                struct dsf_measured *out,
                                struct dsflow_err *err);
-
-/* Add rates of what computes in bf16 or fp16, and of kinds of task that have
- * none; what is in `m` stays. Returns whether all that was measured is sound.
- */
-bool dsf_machine_measure_type(const struct dsf_machine *machine,
-                              enum dsf_calibration how, enum dsflow_dtype type,
-                              struct dsf_machine_model *m);
 
 /* Beside, then renamed: readers see the old file or the new one. Folders are
  * made. */

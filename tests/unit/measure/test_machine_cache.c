@@ -148,7 +148,7 @@ static void measuring_takes_its_memory_in_another_process(void **state)
     struct dsf_machine_model m;
     long before = peak();
 
-    dsf_machine_measure(&here, DSF_CALIBRATE_QUICK, &m);
+    dsf_machine_measure(&here, &m);
     assert_true(m.main.bandwidth > 1e7);
     assert_true(peak() - before < 100 << 10); /* it takes 256 MiB there */
     dsf_machine_model_fini(&m);
