@@ -47,10 +47,9 @@ static struct kv_rows kv_rows(const struct dsflow_qkv_args *a, unsigned values)
 }
 
 /* The port of the unit that has them. */
-static unsigned kv_port(const struct dsflow_qkv_args *a, unsigned own,
-                        unsigned shared)
+static unsigned kv_port(const struct dsflow_qkv_args *a)
 {
-    return a->k < 0 ? own : shared;
+    return a->k < 0 ? DSFLOW_QKV_UNIT : DSFLOW_QKV_SHARED;
 }
 
 /* Where the tile's rows of keys and values begin, in numbers; or of their
@@ -86,8 +85,7 @@ static void forward_cpu(const struct dsflow_call *call)
     const size_t rows = (size_t)t->rows;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     float *unit = dsf_floats(call, DSFLOW_QKV_UNIT);
-    float *kv_unit =
-        dsf_floats(call, kv_port(a, DSFLOW_QKV_UNIT, DSFLOW_QKV_SHARED));
+    float *kv_unit = dsf_floats(call, kv_port(a));
     float *q = dsf_floats(call, DSFLOW_QKV_Q);
     float *kv = dsf_floats(call, DSFLOW_QKV_KV) + kv_at(a);
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_QKV_UNIT, a);
@@ -156,8 +154,7 @@ static void forward_narrow(const struct dsflow_call *call)
     const struct dsflow_tile *t = &a->tile;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     const uint16_t *unit = dsf_halves(call, DSFLOW_QKV_UNIT);
-    const uint16_t *kv_unit =
-        dsf_halves(call, kv_port(a, DSFLOW_QKV_UNIT, DSFLOW_QKV_SHARED));
+    const uint16_t *kv_unit = dsf_halves(call, kv_port(a));
     const struct dsf_narrow_norm norm =
         DSF_NARROW_NORM_OF(call, DSFLOW_QKV_UNIT, a);
     const struct dsf_narrow_call c = dsf_narrow_call(
@@ -191,8 +188,7 @@ static void backward_input_cpu(const struct dsflow_call *call)
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     float *unit = dsf_floats(call, DSFLOW_QKV_UNIT);
-    float *kv_unit =
-        dsf_floats(call, kv_port(a, DSFLOW_QKV_UNIT, DSFLOW_QKV_SHARED));
+    float *kv_unit = dsf_floats(call, kv_port(a));
     float *dq = dsf_floats(call, DSFLOW_QKV_DQ);
     float *dkv = dsf_floats(call, DSFLOW_QKV_DKV) + kv_at(a);
     float *dx = dsf_floats(call, DSFLOW_QKV_DX);
@@ -242,8 +238,7 @@ static void backward_input_narrow(const struct dsflow_call *call)
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     const uint16_t *unit = dsf_halves(call, DSFLOW_QKV_UNIT);
-    const uint16_t *kv_unit =
-        dsf_halves(call, kv_port(a, DSFLOW_QKV_UNIT, DSFLOW_QKV_SHARED));
+    const uint16_t *kv_unit = dsf_halves(call, kv_port(a));
     const struct dsf_narrow_norm norm =
         DSF_NARROW_NORM_OF(call, DSFLOW_QKV_UNIT, a);
     const struct dsf_narrow_call c = dsf_narrow_call(
