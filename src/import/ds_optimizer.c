@@ -216,10 +216,9 @@ static void take_steps(struct dsf_ds *x, const char *key, const char *path,
 
 /* `low` as a share of `high`. */
 static void take_share(struct dsf_ds *x, const char *key, const char *low,
-                       double low_default, const char *high,
-                       double high_default)
+                       const char *high, double high_default)
 {
-    double a = dsf_ds_number(x, low, low_default);
+    double a = dsf_ds_number(x, low, 0);
     double b = dsf_ds_number(x, high, high_default);
 
     if (dsf_ds_is_auto(x, low) || dsf_ds_is_auto(x, high))
@@ -230,9 +229,9 @@ static void take_share(struct dsf_ds *x, const char *key, const char *low,
 }
 
 /* The rate of the schedule counts, not that of the optimizer. */
-static void take_rate(struct dsf_ds *x, const char *path, double fallback)
+static void take_rate(struct dsf_ds *x, const char *path)
 {
-    dsf_ds_take_number(x, "optimizer", "lr", path, fallback);
+    dsf_ds_take_number(x, "optimizer", "lr", path, 1e-3);
 }
 
 static void take_warmup(struct dsf_ds *x)
@@ -253,7 +252,7 @@ static void take_warmup(struct dsf_ds *x)
 static void take_warmup_to(struct dsf_ds *x, const char *high, double fallback)
 {
     take_warmup(x);
-    take_share(x, "warmup_ratio", S "warmup_min_lr", 0, high, fallback);
+    take_share(x, "warmup_ratio", S "warmup_min_lr", high, fallback);
 }
 
 /* Where this schedule has no highest rate, it is that of the optimizer; older
@@ -268,18 +267,17 @@ static void warmup(struct dsf_ds *x)
                        r != NULL ? r->lr : 1e-3);
         return;
     }
-    take_rate(x, S "warmup_max_lr", 1e-3);
+    take_rate(x, S "warmup_max_lr");
     take_warmup_to(x, S "warmup_max_lr", 1e-3);
 }
 
 static void warmup_decay(struct dsf_ds *x)
 {
-    take_rate(x, S "warmup_max_lr", 1e-3);
+    take_rate(x, S "warmup_max_lr");
     take_warmup_to(x, S "warmup_max_lr", 1e-3);
     /* It goes back to where it began. */
     if (dsf_ds_get(x, S "warmup_min_lr") != NULL)
-        take_share(x, "min_ratio", S "warmup_min_lr", 0, S "warmup_max_lr",
-                   1e-3);
+        take_share(x, "min_ratio", S "warmup_min_lr", S "warmup_max_lr", 1e-3);
     take_steps(x, "total", S "total_num_steps", 0);
 }
 
@@ -293,7 +291,7 @@ static void warmup_cosine(struct dsf_ds *x)
 
 static void range_test(struct dsf_ds *x)
 {
-    take_rate(x, S "lr_range_test_min_lr", 1e-3);
+    take_rate(x, S "lr_range_test_min_lr");
     take_steps(x, "range_steps", S "lr_range_test_step_size", 2000);
     dsf_ds_take_number(x, "schedule", "range_rate", S "lr_range_test_step_rate",
                        1);
@@ -308,9 +306,8 @@ static void one_cycle(struct dsf_ds *x)
         dsf_ds_refuse(x, S "cycle_momentum",
                       "true by default: momentum stays what it is: expected "
                       "false");
-    take_rate(x, S "cycle_max_lr", 1e-3);
-    take_share(x, "cycle_min_ratio", S "cycle_min_lr", 0, S "cycle_max_lr",
-               1e-3);
+    take_rate(x, S "cycle_max_lr");
+    take_share(x, "cycle_min_ratio", S "cycle_min_lr", S "cycle_max_lr", 1e-3);
     take_steps(x, "half_cycle", S "cycle_first_step_size", 2000);
     if (dsf_ds_get(x, S "cycle_second_step_size") != NULL)
         take_steps(x, "second_half_cycle", S "cycle_second_step_size", 2000);

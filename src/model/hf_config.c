@@ -110,10 +110,11 @@ static bool flag(const struct config *c, const char *key, bool absent)
     return absent;
 }
 
-/* A flag that this version knows at one value only. */
-static void only(const struct config *c, const char *key, bool absent, bool is)
+/* A flag that this version knows at one value only, which it also has where it
+ * is absent. */
+static void only(const struct config *c, const char *key, bool is)
 {
-    if (flag(c, key, absent) != is)
+    if (flag(c, key, is) != is)
         wrong(c, key, is ? "true" : "false");
 }
 
@@ -193,10 +194,10 @@ static void read_gpt2(const struct config *c, struct dsf_job_model *m)
     m->rope_scaling = 0;
     m->window = 0;
     one_of(c, "activation_function", gelus);
-    only(c, "scale_attn_weights", true, true);
-    only(c, "scale_attn_by_inverse_layer_idx", false, false);
-    only(c, "add_cross_attention", false, false);
-    only(c, "tie_word_embeddings", true, true);
+    only(c, "scale_attn_weights", true);
+    only(c, "scale_attn_by_inverse_layer_idx", false);
+    only(c, "add_cross_attention", false);
+    only(c, "tie_word_embeddings", true);
     divides(c, heads, m->heads, width, m->width);
 }
 
@@ -425,8 +426,8 @@ static void read_llama(const struct config *c, const struct llama *kind,
         wrong(c, says(c, "head_dim") ? "head_dim" : "num_attention_heads",
               "heads of an even width");
     one_of(c, "hidden_act", silu);
-    only(c, "attention_bias", false, false);
-    only(c, "mlp_bias", false, false);
+    only(c, "attention_bias", false);
+    only(c, "mlp_bias", false);
     read_ropes(c, m);
     m->window = read_window(c, kind, m->layers, windows);
 }
