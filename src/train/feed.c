@@ -112,7 +112,7 @@ struct dsf_report dsf_feed_next(struct dsf_feed *feed)
     while (feed->n == 0) {
         wait_a_second(feed);
         if (feed->n == 0 &&
-            dsf_standstill_look(&feed->standstill, s->exec, 1, dsf_now())) {
+            dsf_standstill_look(&feed->standstill, s->exec, dsf_now())) {
             pthread_mutex_unlock(&feed->lock);
             dsf_standstill_say(&feed->standstill, s->graph, s->exec);
             pthread_mutex_lock(&feed->lock);

@@ -21,8 +21,7 @@ void dsf_standstill_init(struct dsf_standstill *s, double patience)
 }
 
 bool dsf_standstill_look(struct dsf_standstill *s,
-                         const struct dsflow_exec *exec, double each,
-                         double now)
+                         const struct dsflow_exec *exec, double now)
 {
     uint64_t ended = dsf_exec_ended(exec);
     double since = s->looked > 0 ? now - s->looked : 0;
@@ -34,7 +33,7 @@ bool dsf_standstill_look(struct dsf_standstill *s,
         s->next = s->patience;
         return false;
     }
-    s->silent += fmin(since, 2 * each);
+    s->silent += fmin(since, 2);
     if (s->silent < s->next)
         return false;
     s->next = 2 * s->silent;

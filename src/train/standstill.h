@@ -20,12 +20,11 @@ double dsf_standstill_patience(double seconds);
 /* Nothing was seen yet. */
 void dsf_standstill_init(struct dsf_standstill *s, double patience);
 
-/* To be called every `each` seconds or so, at time `now`, while there is
+/* To be called every second or so, at time `now`, while there is
  * something to wait for: is it to be said? Then, and again after twice the
  * time. What the program itself was stopped for does not count. */
 bool dsf_standstill_look(struct dsf_standstill *s,
-                         const struct dsflow_exec *exec, double each,
-                         double now);
+                         const struct dsflow_exec *exec, double now);
 
 /* Warn, with the tasks that wait. Nothing where all have ended. */
 void dsf_standstill_say(const struct dsf_standstill *s,

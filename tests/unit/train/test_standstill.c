@@ -28,7 +28,7 @@ static void it_is_said_once_and_again_after_twice_the_time(void **state)
 
     dsf_standstill_init(&s, 10);
     for (int now = 1; now < 100; now++)
-        if (dsf_standstill_look(&s, exec, 1, now)) {
+        if (dsf_standstill_look(&s, exec, now)) {
             assert_true(n < 4);
             times[n++] = s.silent;
         }
@@ -36,7 +36,7 @@ static void it_is_said_once_and_again_after_twice_the_time(void **state)
     for (unsigned i = 0; i < n; i++)
         assert_true(times[i] == 10 << i);
     let_all_go(exec, 1);
-    assert_false(dsf_standstill_look(&s, exec, 1, 1000));
+    assert_false(dsf_standstill_look(&s, exec, 1000));
     assert_true(s.silent == 0);
     dsflow_exec_close(exec);
     dsflow_graph_free(g);
@@ -50,8 +50,8 @@ static void time_during_which_the_program_was_stopped_is_none(void **state)
     struct dsf_standstill s;
 
     dsf_standstill_init(&s, 10);
-    assert_false(dsf_standstill_look(&s, exec, 1, 1));
-    assert_false(dsf_standstill_look(&s, exec, 1, 3600));
+    assert_false(dsf_standstill_look(&s, exec, 1));
+    assert_false(dsf_standstill_look(&s, exec, 3600));
     let_all_go(exec, 1);
     dsflow_exec_close(exec);
     dsflow_graph_free(g);
