@@ -104,13 +104,12 @@ static char *header_text(const struct dsf_st_tensor *tensors, unsigned n,
     return text;
 }
 
-int64_t dsf_st_bytes(const struct dsf_st_tensor *tensors, unsigned n,
-                     const char *const *metadata)
+int64_t dsf_st_bytes(const struct dsf_st_tensor *tensors, unsigned n)
 {
     size_t length, padded;
     int64_t bytes;
 
-    free(header_text(tensors, n, metadata, &length, &padded));
+    free(header_text(tensors, n, NULL, &length, &padded));
     bytes = 8 + (int64_t)padded;
     for (unsigned i = 0; i < n; i++)
         bytes += (int64_t)tensors[i].bytes;
@@ -167,8 +166,7 @@ int dsf_st_begin(int fd, const char *path, const struct dsf_st_tensor *tensors,
     struct dsf_st_writer out = { .fd = fd, .path = path };
     int status = put_header(&out, tensors, n, NULL, err);
 
-    if (status == DSFLOW_OK &&
-        ftruncate(fd, dsf_st_bytes(tensors, n, NULL)) < 0)
+    if (status == DSFLOW_OK && ftruncate(fd, dsf_st_bytes(tensors, n)) < 0)
         status =
             dsflow_fail(err, DSFLOW_EIO, "%s: cannot be written: %m", path);
     return status;

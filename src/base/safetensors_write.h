@@ -37,7 +37,6 @@ int dsf_st_write_some(const struct dsf_st_file *file, int fd, dsf_st_put_fn put,
                       void *user, uint64_t *sum, struct dsflow_err *err);
 
 /* The bytes of that file. */
-int64_t dsf_st_bytes(const struct dsf_st_tensor *tensors, unsigned n,
-                     const char *const *metadata);
+int64_t dsf_st_bytes(const struct dsf_st_tensor *tensors, unsigned n);
 
 #endif

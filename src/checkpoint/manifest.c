@@ -86,7 +86,7 @@ int dsf_ckpt_manifest_write(const char *folder,
 
     for (unsigned i = 0; i < nparts; i++) {
         char *name = dsf_xasprintf("%s.safetensors", parts[i].name);
-        int64_t bytes = dsf_st_bytes(parts[i].tensors, parts[i].n, NULL);
+        int64_t bytes = dsf_st_bytes(parts[i].tensors, parts[i].n);
 
         json_object_set_new(
             files, name,

@@ -240,7 +240,7 @@ static void find_sizes(struct dsf_session *s, double bytes[2])
 
     list_contents(s, &c);
     for (int p = 0; p < 2; p++)
-        bytes[p] = (double)dsf_st_bytes(c.parts[p].tensors, c.parts[p].n, NULL);
+        bytes[p] = (double)dsf_st_bytes(c.parts[p].tensors, c.parts[p].n);
     forget_contents(&c);
 }
 
