@@ -1,7 +1,6 @@
 /* bench_link.c - what messages between processes take, for dsflow plan and run.
  */
 #include "base/alloc.h"
-#include "base/log.h"
 #include "cli/cmd.h"
 #include "cli/launch.h"
 #include "cli/launched.h"

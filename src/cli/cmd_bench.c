@@ -1,6 +1,5 @@
 /* cmd_bench.c - the machine's own limits, and the file that plan reads. */
 #include "base/alloc.h"
-#include "base/units.h"
 #include "cli/cmd.h"
 #include "cli/launch.h"
 #include "measure/limits.h"

@@ -1,5 +1,4 @@
 /* cmd_generate.c - sample from a model. */
-#include "base/alloc.h"
 #include "base/log.h"
 #include "cli/job_flags.h"
 #include "cli/print_text.h"

@@ -1,5 +1,4 @@
 /* cmd_import.c - a job from the configuration of another program. */
-#include "base/log.h"
 #include "cli/cmd.h"
 #include "cli/job_flags.h"
 #include "import/ds_config.h"

@@ -8,7 +8,6 @@
  * shown but where no process began. */
 #include "cli/launch.h"
 
-#include "base/alloc.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "cli/hosts_left.h"

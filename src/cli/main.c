@@ -2,7 +2,6 @@
 #include "config.h"
 
 #include "base/fatal.h"
-#include "base/log.h"
 #include "base/notice.h"
 #include "cli/crash.h"
 #include "cli/help.h"

@@ -7,7 +7,6 @@
 #include "cli/hostfile.h"
 #include "cli/launched.h"
 #include "cli/screen.h"
-#include "net/net.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* run_words.c - what a run says at its start and at its end. */
 #include "cli/run_words.h"
 
-#include "base/log.h"
 #include "base/units.h"
 #include "exec/exec_trace.h"
 #include "net/net.h"

@@ -2,7 +2,6 @@
  * columns of what leaves a segment, for every other seed of one row. */
 #include "codelets/trials.h"
 
-#include "tasks/args.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 

@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "base/random.h"
-#include "codelets/cast.h"
 #include "tasks/tasks.h"
 
 #include <stdbool.h>

@@ -2,8 +2,6 @@
  * pruned. */
 #include "codelets/trials.h"
 
-#include "tasks/tasks.h"
-
 #include <string.h>
 
 static struct dsf_weight_form any_form(uint64_t *state)

@@ -1,9 +1,6 @@
 /* trials_heads.c - random cases of heads that go from ranks to ranks. */
 #include "codelets/trials.h"
 
-#include "tasks/args.h"
-#include "tasks/tasks.h"
-
 #include <string.h>
 
 /* All of it has one of the types that activations have. */

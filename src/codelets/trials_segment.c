@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "base/random.h"
 #include "codelets/trials.h"
-#include "tasks/args.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 

@@ -6,7 +6,6 @@
 #include "exec/exec_trace.h"
 
 #include "base/alloc.h"
-#include "base/units.h"
 #include "exec/exec_private.h"
 #include "exec/spread_private.h"
 

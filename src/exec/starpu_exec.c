@@ -6,7 +6,6 @@
  * modes (sequential consistency), also from one step to the next: nothing
  * waits at the end of a step.
  */
-#include "exec/about.h"
 #include "exec/bound.h"
 #include "exec/races.h"
 #include "exec/starpu_private.h"

@@ -11,7 +11,6 @@
  * (get_param_groups of Megatron's optimizer). Shapes must bear that out. */
 #include "foreign/megatron_private.h"
 
-#include "base/alloc.h"
 #include "base/units.h"
 
 #include <stdlib.h>

@@ -5,8 +5,6 @@
  * configuration stay. */
 #include "foreign/universal_words.h"
 
-#include "base/alloc.h"
-
 /* Its format, which these files are like, and who writes that. */
 #define FORMAT    0.4
 #define DEEPSPEED "0.19.8"

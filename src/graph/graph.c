@@ -5,7 +5,6 @@
 #include "graph/asked.h"
 #include "graph/graph_private.h"
 #include "graph/shape_text.h"
-#include "graph/task.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "base/awaited.h"
-#include "base/units.h"
 
 #include <stdlib.h>
 #include <string.h>

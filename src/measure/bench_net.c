@@ -1,7 +1,6 @@
 /* bench_net.c - messages between two processes, timed. */
 #include "measure/bench_net.h"
 
-#include "base/alloc.h"
 #include "base/units.h"
 #include "measure/bench_measure.h"
 #include "net/pass.h"

@@ -8,7 +8,6 @@
 #include "base/units.h"
 #include "config/job.h"
 #include "exec/exec_trace.h"
-#include "graph/task.h"
 #include "measure/apart.h"
 #include "measure/small_models.h"
 #include "model/model.h"

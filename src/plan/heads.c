@@ -1,9 +1,6 @@
 /* heads.c - which heads of attention the ranks that share sequences have. */
 #include "plan/heads.h"
 
-#include "plan/stretch.h"
-#include "tasks/args.h"
-
 struct dsf_heads dsf_heads_of(const struct dsflow_plan *plan, int32_t heads)
 {
     const int32_t ranks = plan->nsequence;

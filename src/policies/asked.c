@@ -14,7 +14,6 @@
 #include "base/alloc.h"
 #include "graph/task.h"
 #include "policies/keys.h"
-#include "policies/policies.h"
 
 #include <dsflow/rewrite.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 #include "plan/stretch.h"
 #include "policies/onebit.h"
 #include "policies/zeroone.h"
-#include "tasks/components.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -15,9 +15,7 @@
  */
 #include "policies/offload_private.h"
 
-#include "base/alloc.h"
 #include "policies/ring_class.h"
-#include "tasks/components.h"
 #include "tasks/tasks.h"
 
 #include <assert.h>

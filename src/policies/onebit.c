@@ -7,8 +7,6 @@
 #include "policies/compress.h"
 #include "policies/keys.h"
 #include "policies/zeroone.h"
-#include "tasks/args.h"
-#include "tasks/components.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -14,7 +14,6 @@
 #include "plan/partition.h"
 #include "plan/sight.h"
 #include "plan/stretch.h"
-#include "tasks/tasks.h"
 
 #include <stdlib.h>
 

@@ -10,7 +10,6 @@
 
 #include "base/alloc.h"
 #include "graph/task.h"
-#include "tasks/components.h"
 
 #include <stdlib.h>
 #include <string.h>

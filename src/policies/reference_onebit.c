@@ -6,7 +6,6 @@
 #include "policies/reference_private.h"
 
 #include "base/alloc.h"
-#include "policies/compress.h"
 #include "policies/onebit.h"
 #include "tasks/lamb.h"
 

@@ -10,7 +10,6 @@
 
 #include "base/alloc.h"
 #include "policies/compress.h"
-#include "policies/onebit.h"
 #include "policies/zeroone.h"
 
 #include <dsflow/rewrite.h>

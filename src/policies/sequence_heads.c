@@ -18,7 +18,6 @@
 #include "policies/ring_class.h"
 #include "segments/segment.h"
 #include "tasks/attention_layout.h"
-#include "tasks/bind.h"
 #include "tasks/tasks.h"
 
 #include <dsflow/rewrite.h>

@@ -8,7 +8,6 @@
 
 #include "base/alloc.h"
 #include "plan/stretch.h"
-#include "tasks/bind.h"
 #include "tasks/tasks.h"
 
 #include <dsflow/rewrite.h>

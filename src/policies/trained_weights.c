@@ -15,11 +15,9 @@
 #include "policies/trained_weights.h"
 
 #include "model/parts.h"
-#include "plan/programs.h"
 #include "policies/masters.h"
 #include "policies/policies.h"
 #include "policies/zeroone.h"
-#include "tasks/components.h"
 #include "tasks/tasks.h"
 
 #include <stdio.h>

@@ -7,7 +7,6 @@
 #include "policies/compress.h"
 #include "policies/keys.h"
 #include "policies/onebit.h"
-#include "tasks/components.h"
 
 const struct dsf_zeroone_keys *dsf_zeroone_keys(const struct dsf_job *job)
 {

@@ -2,7 +2,6 @@
 #include "sim/plan_report.h"
 
 #include "graph/shape_text.h"
-#include "plan/programs.h"
 #include "sim/largest.h"
 #include "sim/step_kinds.h"
 #include "sim/traffic_report.h"

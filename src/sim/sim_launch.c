@@ -3,7 +3,6 @@
 #include "sim/sim_private.h"
 
 #include "base/alloc.h"
-#include "graph/task.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,6 @@
  */
 #include "tasks/attention_layout.h"
 
-#include "base/alloc.h"
 #include "kernels/kernels.h"
 #include "tasks/sparsity.h"
 #include "tasks/tile.h"

@@ -2,7 +2,6 @@
 #include "tasks/attention_tiles.h"
 
 #include "base/alloc.h"
-#include "tasks/tile.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,6 @@
  * a job asks for. */
 #include "tasks/sparsity.h"
 
-#include "base/alloc.h"
 #include "base/returned.h"
 #include "config/job_keys.h"
 #include "tasks/components.h"

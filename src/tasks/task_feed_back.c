@@ -3,7 +3,6 @@
  */
 #include "base/multiple.h"
 #include "tasks/each_number.h"
-#include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
 enum { GRAD = 1, ERROR };

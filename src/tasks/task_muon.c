@@ -3,7 +3,6 @@
 #include "tasks/muon.h"
 
 #include "config/choice.h"
-#include "tasks/components.h"
 #include "tasks/lamb.h"
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"

@@ -1,7 +1,6 @@
 /* pickle_values.c - numbers, texts, bytes and names in a pickle. */
 #include "torch/pickle_machine.h"
 
-#include "base/alloc.h"
 #include "base/utf8.h"
 
 #include <endian.h>

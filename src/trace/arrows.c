@@ -2,7 +2,6 @@
 #include "trace/arrows.h"
 
 #include "base/alloc.h"
-#include "graph/task.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "base/alloc.h"
 #include "policies/keys.h"
 #include "segments/segment.h"
-#include "tasks/components.h"
 
 #include <inttypes.h>
 #include <stdio.h>

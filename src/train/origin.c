@@ -9,7 +9,6 @@
 #include "config/option.h"
 #include "plugin/plugin.h"
 #include "segments/segment.h"
-#include "tasks/components.h"
 #include "train/identity.h"
 #include "train/kept.h"
 

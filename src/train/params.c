@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/notice.h"
-#include "base/units.h"
 #include "model/hf.h"
 #include "train/identity.h"
 #include "train/kept.h"

@@ -7,7 +7,6 @@
 #include "sim/gpu_attention.h"
 #include "trace/steps.h"
 #include "train/origin.h"
-#include "tune/fit.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,6 @@
 #include "base/notice.h"
 #include "config/job_saved.h"
 #include "plugin/plugin.h"
-#include "tasks/components.h"
 #include "train/identity.h"
 #include "train/machine_keys.h"
 

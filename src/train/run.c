@@ -1,14 +1,12 @@
 /* run.c - a run, up to its first step and after its last. */
 #include "train/run.h"
 
-#include "base/alloc.h"
 #include "base/log.h"
 #include "base/notice.h"
 #include "base/units.h"
 #include "net/watch.h"
 #include "sim/weights.h"
 #include "tasks/components.h"
-#include "tasks/tasks.h"
 #include "text/text_source.h"
 #include "train/early.h"
 #include "train/generate.h"

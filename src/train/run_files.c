@@ -9,7 +9,6 @@
 #include "sim/plan_report.h"
 #include "train/kept.h"
 #include "train/machine_keys.h"
-#include "tune/fit.h"
 
 #include <errno.h>
 #include <stdlib.h>

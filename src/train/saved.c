@@ -12,7 +12,6 @@
 #include "train/room.h"
 #include "train/saved_numbers.h"
 #include "train/together.h"
-#include "tune/budget.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #include "train/saved_numbers.h"
 
 #include "base/alloc.h"
-#include "policies/keys.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include "net/watch.h"
 #include "plan/programs.h"
 #include "plan/sight.h"
-#include "policies/keys.h"
 #include "policies/policies.h"
 #include "policies/processes.h"
 #include "train/by_all.h"

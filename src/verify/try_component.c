@@ -2,7 +2,6 @@
 #include "verify/try_component.h"
 
 #include "base/alloc.h"
-#include "base/random.h"
 #include "graph/task.h"
 #include "policies/policies.h"
 #include "segments/segment.h"

@@ -2,9 +2,7 @@
  * on one set of buffers, known by the names of their ports. */
 #include "verify/try_segment.h"
 
-#include "base/alloc.h"
 #include "base/random.h"
-#include "segments/segment.h"
 #include "tasks/tasks.h"
 
 #include <math.h>
