@@ -17,7 +17,6 @@
 #include "codelets/codelets.h"
 #include "tasks/attention_layout.h"
 #include "tasks/tasks.h"
-#include "tasks/tile.h"
 
 enum { TILE = 256, DIM = 64, MOST_PAIRS = 4 };
 

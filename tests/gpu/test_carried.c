@@ -2,7 +2,6 @@
  * is what predictions count. */
 #include "same/trial.h"
 
-#include "exec/cuda_module.h"
 #include "exec/exec_private.h"
 #include "gpu/runtime/counts.h"
 #include "graph/task.h"

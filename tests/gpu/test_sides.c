@@ -12,10 +12,8 @@
 #include "lib/test.h"
 
 #include "base/units.h"
-#include "codelets/codelets.h"
 #include "codelets/trials.h"
 #include "gpu/place.h"
-#include "tasks/tasks.h"
 #include "verify/try_codelet.h"
 
 #include <stdlib.h>

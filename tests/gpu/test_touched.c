@@ -4,7 +4,6 @@
 #include <dsflow/exec.h>
 
 #include "base/units.h"
-#include "gpu/runtime/counts.h"
 
 #include "lib/test.h"
 

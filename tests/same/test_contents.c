@@ -3,7 +3,6 @@
  * a file another reads. */
 #include "trial.h"
 
-#include "policies/keys.h"
 #include "train/contents.h"
 
 #include "lib/test.h"

@@ -9,7 +9,6 @@
 #include "model/hf.h"
 #include "plan/sight.h"
 #include "policies/policies.h"
-#include "tasks/args.h"
 
 #include <dsflow/exec.h>
 #include <dsflow/rewrite.h>

@@ -1,7 +1,5 @@
 #include "cli/words.h"
 
-#include "cli/help.h"
-
 #include "lib/test.h"
 
 #include <limits.h>

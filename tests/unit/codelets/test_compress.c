@@ -6,7 +6,6 @@
 #include "base/random.h"
 #include "codelets/codelets.h"
 #include "tasks/coding.h"
-#include "tasks/components.h"
 #include "tasks/tasks.h"
 
 #include <stdbool.h>

@@ -4,7 +4,6 @@
 #include "import/relaxed_json.h"
 
 #include "base/alloc.h"
-#include "base/file.h"
 #include "config/job.h"
 #include "config/job_tables.h"
 #include "config/option.h"

@@ -1,7 +1,6 @@
 /* test_bench_disk.c - disks are measured in a moment, and soundly. */
 #include "lib/test.h"
 
-#include "base/units.h"
 #include "measure/bench_disk.h"
 
 #include <string.h>

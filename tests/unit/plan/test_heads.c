@@ -1,6 +1,5 @@
 /* test_heads.c - which heads ranks that share sequences have. */
 #include "plan/heads.h"
-#include "tasks/args.h"
 
 #include "lib/test.h"
 

@@ -5,7 +5,6 @@
 #include "config/job.h"
 #include "lib/job.h"
 #include "lib/train.h"
-#include "policies/policies.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

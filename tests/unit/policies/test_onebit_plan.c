@@ -4,7 +4,6 @@
 
 #include "policies/compress.h"
 #include "tasks/lamb.h"
-#include "tasks/tasks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 
 #include "lib/test.h"
 #include "model/parts.h"
-#include "tasks/tasks.h"
 
 #include <math.h>
 #include <stdlib.h>

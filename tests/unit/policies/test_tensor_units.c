@@ -3,8 +3,6 @@
 #include "tests/same/trial.h"
 #include "tests/same/unit_ops.h"
 
-#include "tasks/tasks.h"
-
 #include "lib/test.h"
 
 /* The numbers that tasks of `op` work on, padding included; how many tasks. */

@@ -4,8 +4,6 @@
 
 #include "plan/plan.h"
 #include "policies/policies.h"
-#include "policies/trained_weights.h"
-#include "tasks/components.h"
 #include "tasks/tasks.h"
 
 #include "lib/test.h"

@@ -4,7 +4,6 @@
 #include "tests/same/unit_ops.h"
 
 #include "policies/collective.h"
-#include "tasks/tasks.h"
 
 #include "lib/test.h"
 

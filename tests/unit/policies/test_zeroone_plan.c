@@ -3,7 +3,6 @@
 #include "unit/policies/step_bytes.h"
 
 #include "policies/zeroone.h"
-#include "tasks/tasks.h"
 
 #include <stdio.h>
 #include <string.h>

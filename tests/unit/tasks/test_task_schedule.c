@@ -3,7 +3,6 @@
 #include "tasks/tasks.h"
 
 #include "lib/test.h"
-#include "tasks/components.h"
 
 #include <dsflow/codelet.h>
 

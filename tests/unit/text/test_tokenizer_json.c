@@ -2,8 +2,6 @@
  * is not supported is named. */
 #include "text/tokenizer.h"
 
-#include "base/alloc.h"
-
 #include "unit/text/encoded.h"
 #include "unit/text/tiny.h"
 

@@ -4,7 +4,6 @@
 
 #include "base/alloc.h"
 #include "lib/folder.h"
-#include "lib/torch_bytes.h"
 #include "torch/torch.h"
 
 #include <math.h>

@@ -2,8 +2,6 @@
  * token, and on whatever executor, the logits are the same. */
 #include "generation.h"
 
-#include "graph/task.h"
-
 #define BOUND 1e-4f /* absolute, of a logit */
 
 static void executors_change_no_bit(void **state)

@@ -3,7 +3,6 @@
  * pass. */
 #include "generation.h"
 
-#include "graph/task.h"
 #include "text/text.h"
 #include "train/sample.h"
 

@@ -2,7 +2,6 @@
  * policies, what the policies say; of others, what suits the plan. */
 #include "tune/tunables.h"
 
-#include "config/option.h"
 #include "policies/keys.h"
 #include "same/trial.h"
 

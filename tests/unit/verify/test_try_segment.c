@@ -4,7 +4,6 @@
 
 #include "../examples/plugins/gated_norm.c"
 
-#include "codelets/trials.h"
 #include "segments/segment.h"
 
 #include "lib/test.h"

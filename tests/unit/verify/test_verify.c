@@ -2,7 +2,6 @@
 #include "verify/verify.h"
 
 #include "base/registry.h"
-#include "codelets/codelets.h"
 #include "verify/try_component.h"
 #include "verify/try_segment.h"
 
