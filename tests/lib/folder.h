@@ -11,6 +11,15 @@
 
 static char folder[] = "test.XXXXXX";
 
+/* FOLDER/name, until it is asked for another one. */
+static inline char *path_in(const char *name)
+{
+    static char path[200];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return path;
+}
+
 static inline int make_folder(void **state)
 {
     strcpy(folder, "test.XXXXXX");

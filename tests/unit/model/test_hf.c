@@ -5,33 +5,14 @@
 #include "base/alloc.h"
 #include "base/safetensors_write.h"
 
-#include "lib/test.h"
+#include "lib/folder.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char folder[] = "hf.XXXXXX";
-
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind,
-                      struct FTW *at)
-{
-    return remove(path);
-}
-
-static int remove_folder(void **state)
-{
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 /* What the next files have that is not as it should be. */
 static struct {

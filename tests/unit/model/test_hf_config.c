@@ -4,28 +4,12 @@
 
 #include "base/alloc.h"
 
-#include "lib/test.h"
+#include "lib/folder.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char folder[] = "hf-config.XXXXXX";
-
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int remove_folder(void **state)
-{
-    char *path = dsf_xasprintf("%s/config.json", folder);
-
-    unlink(path);
-    free(path);
-    return rmdir(folder);
-}
 
 static void write_config(const char *text, size_t n)
 {

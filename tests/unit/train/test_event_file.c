@@ -2,15 +2,13 @@
  * by other code than wrote them: bit by bit. */
 #include "train/event_file.h"
 
-#include "lib/test.h"
+#include "lib/folder.h"
 
 #include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static char folder[] = "/tmp/dsflow-events.XXXXXX";
 
 /* CRC-32C (RFC 3720, B.4), a bit at a time. */
 static uint32_t crc32c(const unsigned char *data, size_t n)
@@ -255,16 +253,6 @@ static void a_later_file_has_a_later_name(void **state)
     }
     free(list);
     rmdir(dir);
-}
-
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int remove_folder(void **state)
-{
-    return rmdir(folder);
 }
 
 int main(void)

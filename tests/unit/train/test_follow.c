@@ -2,23 +2,13 @@
  * ended. */
 #include "train/follow.h"
 
-#include "lib/test.h"
+#include "lib/folder.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-static char folder[] = "/tmp/dsflow-follow.XXXXXX";
-
-static char *path_in(const char *name)
-{
-    static char path[200];
-
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    return path;
-}
 
 static struct dsf_step step_of(int64_t n)
 {
@@ -199,17 +189,6 @@ static void the_newest_checkpoint_is_known(void **state)
     rmdir(path_in("checkpoints/step-7"));
     rmdir(path_in("checkpoints/step-20"));
     rmdir(path_in("checkpoints"));
-}
-
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int remove_folder(void **state)
-{
-    unlink(path_in("metrics.jsonl"));
-    return rmdir(folder);
 }
 
 int main(void)

@@ -2,8 +2,8 @@
 #include "train/metrics.h"
 
 #include "base/log.h"
+#include "lib/folder.h"
 #include "lib/step.h"
-#include "lib/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,17 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/dsflow-progress.XXXXXX";
-
-/* `<folder>/name`; static. */
-static const char *in_folder(const char *name)
-{
-    static char path[200];
-
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    return path;
-}
-
 static void a_line_reads_back(void **state)
 {
     struct dsf_metrics m;
@@ -36,13 +25,13 @@ static void a_line_reads_back(void **state)
     int fd;
     ssize_t n;
 
-    unlink(in_folder("metrics.jsonl"));
-    assert_int_equal(dsf_metrics_open(&m, in_folder("metrics.jsonl"), &err),
+    unlink(path_in("metrics.jsonl"));
+    assert_int_equal(dsf_metrics_open(&m, path_in("metrics.jsonl"), &err),
                      DSFLOW_OK);
     s.loss = NAN;
     strcpy(s.program, "every_fifth");
     assert_int_equal(dsf_metrics_step(&m, &s, &err), DSFLOW_OK);
-    fd = open(in_folder("metrics.jsonl"), O_RDONLY);
+    fd = open(path_in("metrics.jsonl"), O_RDONLY);
     n = read(fd, text, sizeof(text));
     assert_true(n > 0 && text[n - 1] == '\n');
     assert_true(dsf_metrics_parse(text, (size_t)n, &line));
@@ -84,15 +73,15 @@ static void overflows_are_counted_where_losses_are_scaled(void **state)
     char text[4096], *end;
     FILE *in;
 
-    unlink(in_folder("scaled.jsonl"));
-    assert_int_equal(dsf_metrics_open(&m, in_folder("scaled.jsonl"), &err),
+    unlink(path_in("scaled.jsonl"));
+    assert_int_equal(dsf_metrics_open(&m, path_in("scaled.jsonl"), &err),
                      DSFLOW_OK);
     assert_int_equal(dsf_metrics_step(&m, &s, &err), DSFLOW_OK);
     s.loss_scale = 32768;
     s.overflows = 3;
     assert_int_equal(dsf_metrics_step(&m, &s, &err), DSFLOW_OK);
     dsf_metrics_close(&m);
-    in = fopen(in_folder("scaled.jsonl"), "r");
+    in = fopen(path_in("scaled.jsonl"), "r");
     assert_non_null(fgets(text, sizeof(text), in));
     assert_null(strstr(text, "overflows"));
     assert_true(dsf_metrics_parse(text, strlen(text), &line));
@@ -110,11 +99,11 @@ static void one_run_at_a_time_has_the_file(void **state)
     struct dsflow_err err = { 0 };
     int fd;
 
-    assert_int_equal(dsf_metrics_open(&a, in_folder("metrics.jsonl"), &err),
+    assert_int_equal(dsf_metrics_open(&a, path_in("metrics.jsonl"), &err),
                      DSFLOW_OK);
-    fd = open(in_folder("metrics.jsonl"), O_RDONLY);
+    fd = open(path_in("metrics.jsonl"), O_RDONLY);
     assert_int_equal(dsf_metrics_is_open(fd), 1);
-    assert_int_equal(dsf_metrics_open(&b, in_folder("metrics.jsonl"), &err),
+    assert_int_equal(dsf_metrics_open(&b, path_in("metrics.jsonl"), &err),
                      DSFLOW_EINVAL);
     assert_non_null(strstr(err.msg, "another run is writing it"));
     dsf_metrics_close(&b);
@@ -128,7 +117,7 @@ static void write_until_killed(int begins)
 {
     struct dsf_metrics m;
 
-    if (dsf_metrics_open(&m, in_folder("metrics.jsonl"), NULL) == DSFLOW_OK)
+    if (dsf_metrics_open(&m, path_in("metrics.jsonl"), NULL) == DSFLOW_OK)
         for (int i = 1; write(begins, "", 1) == 1; i++) {
             struct dsf_step s = step_of(i, 1);
 
@@ -167,9 +156,9 @@ static void a_run_that_is_killed_leaves_whole_lines(void **state)
         struct dsf_line line;
         FILE *f;
 
-        unlink(in_folder("metrics.jsonl"));
+        unlink(path_in("metrics.jsonl"));
         write_and_kill(1 + i * 37 % 20);
-        f = fopen(in_folder("metrics.jsonl"), "r");
+        f = fopen(path_in("metrics.jsonl"), "r");
         while (f != NULL && (n = getline(&text, &cap, f)) > 0)
             if (text[n - 1] != '\n' ||
                 !dsf_metrics_parse(text, (size_t)n, &line))
@@ -197,8 +186,8 @@ static unsigned begin_after(int64_t done, struct dsf_metrics *m)
     int c;
     FILE *f;
 
-    unlink(in_folder("damaged.jsonl"));
-    assert_int_equal(dsf_metrics_open(m, in_folder("damaged.jsonl"), &err),
+    unlink(path_in("damaged.jsonl"));
+    assert_int_equal(dsf_metrics_open(m, path_in("damaged.jsonl"), &err),
                      DSFLOW_OK);
     for (int i = 1; i <= 4; i++) {
         struct dsf_step s = step_of(i, 1);
@@ -211,7 +200,7 @@ static unsigned begin_after(int64_t done, struct dsf_metrics *m)
             assert_int_equal(dsf_metrics_validation(m, &v, &err), DSFLOW_OK);
     }
     assert_int_equal(dsf_metrics_begin(m, done, &err), DSFLOW_OK);
-    f = fopen(in_folder("damaged.jsonl"), "r");
+    f = fopen(path_in("damaged.jsonl"), "r");
     while ((c = getc(f)) != EOF)
         lines += c == '\n';
     fclose(f);
@@ -241,29 +230,16 @@ static void what_cannot_be_read_is_not_cut_off(void **state)
     struct dsflow_err err;
     char wanted[300];
 
-    unlink(in_folder("metrics.jsonl"));
-    assert_int_equal(symlink("/proc/self/mem", in_folder("metrics.jsonl")), 0);
-    assert_int_equal(dsf_metrics_open(&m, in_folder("metrics.jsonl"), &err),
+    unlink(path_in("metrics.jsonl"));
+    assert_int_equal(symlink("/proc/self/mem", path_in("metrics.jsonl")), 0);
+    assert_int_equal(dsf_metrics_open(&m, path_in("metrics.jsonl"), &err),
                      DSFLOW_OK);
     assert_int_equal(dsf_metrics_begin(&m, 7, &err), DSFLOW_EIO);
-    snprintf(wanted, sizeof(wanted), "%s: %s", in_folder("metrics.jsonl"),
+    snprintf(wanted, sizeof(wanted), "%s: %s", path_in("metrics.jsonl"),
              strerror(EIO));
     assert_string_equal(err.msg, wanted);
     dsf_metrics_close(&m);
-    unlink(in_folder("metrics.jsonl"));
-}
-
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int remove_folder(void **state)
-{
-    unlink(in_folder("metrics.jsonl"));
-    unlink(in_folder("scaled.jsonl"));
-    unlink(in_folder("damaged.jsonl"));
-    return rmdir(folder);
+    unlink(path_in("metrics.jsonl"));
 }
 
 int main(void)

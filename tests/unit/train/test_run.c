@@ -9,14 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static char *path_in(const char *name)
-{
-    static char path[200];
-
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    return path;
-}
-
 static int write_job(void **state)
 {
     FILE *text, *job;
