@@ -3,6 +3,7 @@
 #include "explain/executed.h"
 
 #include "base/alloc.h"
+#include "base/by_value.h"
 #include "trace/steps.h"
 
 #include <stdbool.h>
@@ -28,13 +29,6 @@ static void index_lanes(struct dsf_executed *s, const struct dsf_trace *trace)
     free(cap);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
 static double seconds_of(const struct dsf_trace *trace, uint32_t step)
 {
     return trace->laps.v[step].end - trace->laps.v[step].begin;
@@ -47,7 +41,7 @@ static void find_median(struct dsf_executed *s, const struct dsf_trace *trace)
 
     for (uint32_t i = 0; i < n; i++)
         seconds[i] = seconds_of(trace, s->from + i);
-    qsort(seconds, n, sizeof(*seconds), by_value);
+    qsort(seconds, n, sizeof(*seconds), dsf_by_value);
     s->seconds = seconds[(n - 1) / 2];
     s->middle = s->from;
     while (seconds_of(trace, s->middle) != s->seconds)

@@ -4,6 +4,7 @@
 #include "measure/calibrate.h"
 
 #include "base/alloc.h"
+#include "base/by_value.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "config/job.h"
@@ -36,13 +37,6 @@ static void report(void *user, const struct dsflow_step_report *report)
 {
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
 /* One sample for all tasks that are alike: the lower quartile of their times,
  * as what disturbs a task only makes it longer. Nobody else disturbs a GPU,
  * which is slower as it gets warm: the median. */
@@ -62,7 +56,7 @@ static int by_task(const void *a, const void *b)
         order = (int)x->dtype - (int)y->dtype;
     if (order == 0)
         order = dsf_work_order(&x->work, &y->work);
-    return order != 0 ? order : by_value(&x->seconds, &y->seconds);
+    return order != 0 ? order : dsf_by_value(&x->seconds, &y->seconds);
 }
 
 static void add_samples(struct timing *v, size_t n, bool gpu,
@@ -396,7 +390,7 @@ static int time_steps_there(void *user, void *to, struct dsflow_err *err)
     dsflow_exec_close(exec);
     if (status < 0)
         return status;
-    qsort(turns, (size_t)n, sizeof(*turns), by_value);
+    qsort(turns, (size_t)n, sizeof(*turns), dsf_by_value);
     time->seconds = turns[n / 4];
     time->scatter = turns[3 * n / 4] / time->seconds - 1;
     return status;

@@ -1,6 +1,7 @@
 /* disk_load.c - threads that keep a store busy while it is watched. */
 #include "measure/disk_load.h"
 
+#include "base/by_value.h"
 #include "base/random.h"
 #include "base/units.h"
 #include "measure/measured.h"
@@ -262,13 +263,6 @@ int dsf_disk_fill(const struct dsf_disk_load *load, double seconds,
     return status;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
-}
-
 int dsf_disk_latency(const struct dsf_disk_load *load, double *seconds,
                      struct dsflow_err *err)
 {
@@ -286,7 +280,7 @@ int dsf_disk_latency(const struct dsf_disk_load *load, double *seconds,
     dsf_io_free(memory, DSF_IO_ALIGN);
     if (status < 0)
         return status;
-    qsort(took, READS, sizeof(*took), compare);
+    qsort(took, READS, sizeof(*took), dsf_by_value);
     *seconds = took[READS / 2];
     return DSFLOW_OK;
 }

@@ -2,6 +2,7 @@
  * that cannot be. */
 #include "measure/measured.h"
 
+#include "base/by_value.h"
 #include "base/log.h"
 
 #include <math.h>
@@ -10,16 +11,9 @@
 
 #define LEAST 1e4 /* bytes or operations a second */
 
-static int compare(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
-}
-
 double dsf_scatter(double *v, unsigned n, double *middle)
 {
-    qsort(v, n, sizeof(*v), compare);
+    qsort(v, n, sizeof(*v), dsf_by_value);
     *middle = v[n / 2];
     return *middle > 0 ? (v[n - 1] - v[0]) / *middle : 0;
 }

@@ -3,6 +3,7 @@
 #include "verify/try_codelet.h"
 
 #include "base/alloc.h"
+#include "base/by_value.h"
 #include "base/units.h"
 #include "verify/rounding.h"
 #include "verify/try_cuda.h"
@@ -386,13 +387,6 @@ void dsf_case_try_beside(const struct dsf_case *c, const struct dsf_case *other,
     pthread_barrier_destroy(&both);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* The median of some runs: numbers that are added to again and again would
  * grow. */
 double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
@@ -413,7 +407,7 @@ double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
         v[n++] = dsf_now() - start;
     }
     dsf_case_memory_fini(&m);
-    qsort(v, n, sizeof(*v), by_value);
+    qsort(v, n, sizeof(*v), dsf_by_value);
     return v[n / 2];
 }
 

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/by_value.h"
 #include "policies/keys.h"
 #include "train/generate.h"
 
@@ -248,16 +249,9 @@ static double forward_seconds(const struct bench *b)
 
 /* --- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static double median(double *v, unsigned n)
 {
-    qsort(v, n, sizeof(*v), by_value);
+    qsort(v, n, sizeof(*v), dsf_by_value);
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/by_value.h"
 #include "codelets/codelets.h"
 #include "tasks/attention_layout.h"
 #include "tasks/tasks.h"
@@ -206,13 +207,6 @@ static double density_of(const struct dsf_attention_layout *layout)
     return on / (n * (n + 1) / 2);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 static void compare(struct sequence *s, int32_t block, double density)
 {
     struct dsf_attention_layout l = make(s->tokens, block, density);
@@ -230,7 +224,7 @@ static void compare(struct sequence *s, int32_t block, double density)
             dense = layer(s, NULL, dense_keys);
         ratio[i] = sparse.s / dense.s;
     }
-    qsort(ratio, (size_t)pairs, sizeof(*ratio), by_size);
+    qsort(ratio, (size_t)pairs, sizeof(*ratio), dsf_by_value);
     ratio[0] = (ratio[pairs / 2 - 1] + ratio[pairs / 2]) / 2;
     printf("%6d  %5d  %7.3f  %5.3f  %5.3f  %s  %8.3f  %5.0f of %.0f\n",
            (int)s->tokens, (int)block, d, ratio[0], factor * d + 0.02,

@@ -15,6 +15,7 @@
 #include <dsflow/codelet.h>
 #include <dsflow/exec.h>
 
+#include "base/by_value.h"
 #include "base/units.h"
 
 #include <stdio.h>
@@ -94,13 +95,6 @@ static double processor_time(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int in_order(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
-}
-
 /* Passes one after the other; the first ones are not counted. */
 static int measure(struct dsflow_exec *exec, struct dsflow_err *err)
 {
@@ -121,7 +115,7 @@ static int measure(struct dsflow_exec *exec, struct dsflow_err *err)
     if (status < 0)
         return status;
     processor = (processor_time() - processor) / PASSES / ntasks;
-    qsort(wall, PASSES, sizeof(*wall), in_order);
+    qsort(wall, PASSES, sizeof(*wall), dsf_by_value);
     printf("%u tasks of %d ports: %.2f us a task (median), %.2f us at least; "
            "%.2f us of processor time\n",
            ntasks, PORTS, 1e6 * wall[PASSES / 2], 1e6 * wall[0],

@@ -8,6 +8,7 @@
  * Prints a line of JSON for each: the seconds of one, the bytes that it has to
  * read and write, the operations that it has to do. small: of few numbers, for
  * emulated GPUs. */
+#include "base/by_value.h"
 #include "exec/cuda_module.h"
 #include "tasks/args.h"
 #include "tasks/compress_args.h"
@@ -103,13 +104,6 @@ static double seconds_of(const struct measured *m, unsigned times)
     return seconds / times;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* The median of some turns of 10 ms or more each, after one that warms up. */
 static void measure(const struct measured *m)
 {
@@ -120,7 +114,7 @@ static void measure(const struct measured *m)
 
     for (unsigned i = 0; i < TURNS; i++)
         v[i] = seconds_of(m, times);
-    qsort(v, TURNS, sizeof(*v), by_value);
+    qsort(v, TURNS, sizeof(*v), dsf_by_value);
     printf("{\"name\": \"%s\", \"seconds\": %.9g, \"bytes\": %.9g, "
            "\"flops\": %.9g}\n",
            m->name, v[TURNS / 2], m->bytes, m->flops);
