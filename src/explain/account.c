@@ -20,6 +20,13 @@ const char *dsf_cause_str(enum dsf_cause cause)
     return names[cause];
 }
 
+double dsf_account_share(const struct dsf_account *a, double seconds)
+{
+    double all = a->all.workers * a->seconds;
+
+    return all > 0 ? seconds / all : 0;
+}
+
 int dsf_account_stage(const struct dsf_account *a, int rank)
 {
     return rank < 0 ? 0

@@ -116,6 +116,9 @@ void dsf_account_fini(struct dsf_account *a);
  * is 0. For dsf_weights_fini. */
 void dsf_account_traffic(const struct dsf_account *a, struct dsf_weights *w);
 
+/* Seconds as a share of the time of all workers. */
+double dsf_account_share(const struct dsf_account *a, double seconds);
+
 /* The pipeline stage of a rank. */
 int dsf_account_stage(const struct dsf_account *a, int rank);
 

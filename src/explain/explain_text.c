@@ -271,13 +271,6 @@ static void print_shares(const struct dsf_account *a, FILE *out)
                 a->nqueued / a->nsteps, time_text(a->queued / a->nqueued).s);
 }
 
-static double of_workers(const struct dsf_account *a, double seconds)
-{
-    double all = a->all.workers * a->seconds;
-
-    return all > 0 ? seconds / all : 0;
-}
-
 static void print_kind(const struct dsf_account *a, const char *name,
                        const struct dsf_kind_use *k, FILE *out)
 {
@@ -285,7 +278,7 @@ static void print_kind(const struct dsf_account *a, const char *name,
 
     fprintf(out, "%-26s %7u %10s %10s %10s", name, k->count / a->nsteps,
             time_text(k->seconds / a->nsteps).s, time_text(each).s,
-            percent(of_workers(a, k->on_workers)).s);
+            percent(dsf_account_share(a, k->on_workers)).s);
     if (k->predicted > 0 && k->count > 0)
         fprintf(out, " %10s", time_text(k->predicted / k->count).s);
     fputc('\n', out);

@@ -18,13 +18,6 @@ static struct dsf_text whose(const struct dsf_account *a, int rank)
     return t;
 }
 
-static double share_of(const struct dsf_account *a, double seconds)
-{
-    double all = a->all.workers * a->seconds;
-
-    return all > 0 ? seconds / all : 0;
-}
-
 static char *say_slot(const struct dsf_account *a, const char *key)
 {
     for (size_t i = 0; i < a->nrings; i++) {
@@ -35,10 +28,10 @@ static char *say_slot(const struct dsf_account *a, const char *key)
                                  d->tasks / a->nsteps, whose(a, d->rank).s, key,
                                  dsf_time_text(d->seconds / d->tasks).s);
     }
-    return dsf_xasprintf("workers wait %.0f %% of the step for data",
-                         100 *
-                             share_of(a, a->all.idle[DSF_CAUSE_DATA] +
-                                             a->all.idle[DSF_CAUSE_TRANSFER]));
+    return dsf_xasprintf(
+        "workers wait %.0f %% of the step for data",
+        100 * dsf_account_share(a, a->all.idle[DSF_CAUSE_DATA] +
+                                       a->all.idle[DSF_CAUSE_TRANSFER]));
 }
 
 static double busy_of(const struct dsf_account *a, unsigned r)
@@ -92,7 +85,7 @@ static char *say_busy(const struct dsf_account *a)
     return dsf_xasprintf("%u worker%s %s busy %.0f %% of the step, and the "
                          "machine has %u cores",
                          n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
-                         100 * share_of(a, a->all.did.busy),
+                         100 * dsf_account_share(a, a->all.did.busy),
                          a->trace->facts.cores);
 }
 
@@ -150,7 +143,7 @@ static char *say_type(const struct dsf_account *a)
     return dsf_xasprintf(
         "tasks of the model take %.0f %% of the workers' time, "
         "in fp32, and the machine is faster in bf16",
-        100 * share_of(a, seconds));
+        100 * dsf_account_share(a, seconds));
 }
 
 static char *say_waiting(const struct dsf_account *a)
@@ -161,14 +154,15 @@ static char *say_waiting(const struct dsf_account *a)
         sum += a->all.idle[c];
     return dsf_xasprintf("workers are idle %.0f %% of the step, most of it "
                          "waiting for what other tasks compute",
-                         100 * share_of(a, sum));
+                         100 * dsf_account_share(a, sum));
 }
 
 static char *say_transfers(const struct dsf_account *a)
 {
-    return dsf_xasprintf("workers wait %.0f %% of the step for data on its way "
-                         "between memories",
-                         100 * share_of(a, a->all.idle[DSF_CAUSE_TRANSFER]));
+    return dsf_xasprintf(
+        "workers wait %.0f %% of the step for data on its way "
+        "between memories",
+        100 * dsf_account_share(a, a->all.idle[DSF_CAUSE_TRANSFER]));
 }
 
 char *dsf_reason_text(const struct dsf_account *a, enum dsf_reason reason,
@@ -211,7 +205,7 @@ static const char *const causes[DSF_NCAUSES] = {
 
 char *dsf_limit_text(const struct dsf_account *a)
 {
-    double busy = share_of(a, a->all.did.busy);
+    double busy = dsf_account_share(a, a->all.did.busy);
     double path = a->laps.critical / a->laps.seconds; /* NAN: not known */
     unsigned n = a->trace->timeline.workers;
     int most = 0;
@@ -238,5 +232,5 @@ char *dsf_limit_text(const struct dsf_account *a)
     return dsf_xasprintf("workers are busy %.0f %% of the step; they wait most "
                          "for %s, %.0f %%",
                          100 * busy, causes[most],
-                         100 * share_of(a, a->all.idle[most]));
+                         100 * dsf_account_share(a, a->all.idle[most]));
 }
