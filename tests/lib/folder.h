@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <dsflow/error.h>
 
 static char folder[] = "test.XXXXXX";
 
@@ -35,6 +36,16 @@ static inline int remove_one(const char *path, const struct stat *st, int kind,
 static inline int remove_folder(void **state)
 {
     return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* The message, with the folder's name cut out, must be this. */
+static inline void check_message(struct dsflow_err *err, const char *expected)
+{
+    char *at;
+
+    while ((at = strstr(err->msg, folder)) != NULL)
+        memmove(at, at + strlen(folder), strlen(at + strlen(folder)) + 1);
+    assert_string_equal(err->msg, expected);
 }
 
 #endif

@@ -40,16 +40,6 @@ static int make(struct dsf_model *m, const char *model, const char *batch,
     return status;
 }
 
-/* The message without the folder's name must be this. */
-static void check_message(struct dsflow_err *err, const char *expected)
-{
-    char *at;
-
-    while ((at = strstr(err->msg, folder)) != NULL)
-        memmove(at, at + strlen(folder), strlen(at + strlen(folder)) + 1);
-    assert_string_equal(err->msg, expected);
-}
-
 #define LLAMA                                                                  \
     "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "                   \
     "\"hidden_size\": 32, \"intermediate_size\": 64, \"vocab_size\": 100"

@@ -1,25 +1,11 @@
 /* test_model.c - where the tensors of a model stand, and its first values. */
 #include "model/model.h"
 
-#include "lib/test.h"
+#include "unit/model/made.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void make(struct dsf_model *m, struct dsf_job *job, const char *model)
-{
-    char text[512];
-    int n =
-        snprintf(text, sizeof(text),
-                 "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n[model]\n%s", model);
-    struct dsflow_err err;
-
-    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, job, &err) <
-            0 ||
-        dsf_model_init(m, job, &err) < 0)
-        fail_msg("%s", err.msg);
-}
 
 static const char *const models[] = {
     "family = \"gpt2\"\nlayers = 3\nheads = 3\nwidth = 21\nvocab = 97\n"

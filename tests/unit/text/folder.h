@@ -47,14 +47,4 @@ static inline void make_job(struct dsf_job *job, const char *data)
     free(text);
 }
 
-/* The message, with the folder's name cut out, must be this. */
-static inline void check_message(struct dsflow_err *err, const char *expected)
-{
-    char *at;
-
-    while ((at = strstr(err->msg, folder)) != NULL)
-        memmove(at, at + strlen(folder), strlen(at + strlen(folder)) + 1);
-    assert_string_equal(err->msg, expected);
-}
-
 #endif
