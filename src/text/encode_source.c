@@ -96,7 +96,9 @@ static int add_lines(struct passing *p, const struct dsf_text_file *f,
             status = dsf_job_fail(p->job, p->err, why.status, "data", p->key,
                                   "%s: %s", f->path, why.msg);
         for (size_t i = 0; i < texts.n; i++) {
-            if (status == DSFLOW_OK && texts.v[i].text != NULL)
+            if (texts.v[i].text == NULL)
+                continue;
+            if (status == DSFLOW_OK)
                 status = add_line(p, f->path, &texts.v[i]);
             dsf_encoder_keep(p->encoder, texts.v[i].text);
         }
